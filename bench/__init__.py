@@ -1,0 +1,1 @@
+"""Side-by-side measurements of inference engines: ``python -m bench --help``."""

@@ -1,0 +1,250 @@
+// Integer expressions: sizes, indices, addresses.
+#include <algorithm>
+
+#include "codegen/kernel_emitter.hpp"
+#include "codegen/llvm_compat.hpp"
+#include "support/error.hpp"
+
+namespace cuvil {
+
+namespace {
+
+bool has_indirect(const Dim& d) {
+  for (const Dim& s : d.symbols()) {
+    if (s.symbol_name()[0] == '@') return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+size_t KernelEmitter::scope_of(const Dim& d) {
+  size_t scope = 0;
+  for (const Dim& s : d.symbols()) {
+    const std::string& name = s.symbol_name();
+    if (name[0] == '@') {
+      scope = std::max(scope, guards_.empty() ? scope_of(*indirect(name).value) : scopes_.size() - 1);
+      continue;
+    }
+    auto it = bindings_.find(name);
+    CUVIL_CHECK(it != bindings_.end(), "kernel " + kernel_.name + ": variable " + name + " is not bound");
+    scope = std::max(scope, it->second.scope);
+  }
+  return scope;
+}
+
+Dim KernelEmitter::at_point(const Dim& d, const Point& point) const {
+  std::map<std::string, Dim> map;
+  for (const Dim& s : d.symbols()) {
+    const std::string& name = s.symbol_name();
+    for (size_t i = 0; i < tile_variables_.size(); ++i) {
+      if (tile_variables_[i] == name && point[i] != 0) map.emplace(name, s + point[i]);
+    }
+    if (auto it = unroll_offsets_.find(name); it != unroll_offsets_.end()) map.emplace(name, s + it->second);
+    if (name == vector_variable_ && point.back() != 0) map.emplace(name, s + int64_t{point.back()} * lanes_);
+  }
+  return map.empty() ? d : d.substitute(map);
+}
+
+bool KernelEmitter::dim_is_vector(const Dim& d) {
+  for (const Dim& s : d.symbols()) {
+    const std::string& name = s.symbol_name();
+    if (name == vector_variable_) return true;
+    if (name[0] == '@' && (coordinates_of(*indirect(name).value) >> tile_variables_.size() & 1)) return true;
+  }
+  return false;
+}
+
+llvm::Value* KernelEmitter::scalar_dim(const Dim& d, const Point& point) { return scalar_dim_in_scope(at_point(d, point), point); }
+
+// `d` is already at the point. Terms of outer scopes are summed there, so that loops only add what changes in them.
+llvm::Value* KernelEmitter::scalar_dim_in_scope(const Dim& d, const Point& point) {
+  if (auto c = d.constant()) return b_.getInt64(static_cast<uint64_t>(*c));
+  size_t scope = scope_of(d);
+  bool cacheable = !has_indirect(d);
+  if (cacheable) {
+    if (auto it = scopes_[scope].dims.find(d); it != scopes_[scope].dims.end()) return it->second;
+  }
+  Dim outer, here;
+  for (const DimTerm& term : d.terms()) {
+    Dim t = from_terms({term});
+    if (scope > 0 && scope_of(t) < scope) {
+      outer = outer + t;
+    } else {
+      here = here + t;
+    }
+  }
+  Value* base = outer == Dim(0) ? nullptr : scalar_dim_in_scope(outer, point);
+  Value* result = in_scope(scope, [&]() -> Value* {
+    Value* sum = base;
+    for (const DimTerm& term : here.terms()) {
+      Value* product = nullptr;
+      for (const DimAtomPtr& f : term.factors) {
+        Value* v = atom_value(*f, point);
+        product = product ? b_.CreateMul(product, v) : v;
+      }
+      if (!product) {
+        product = b_.getInt64(static_cast<uint64_t>(term.coefficient));
+      } else if (term.coefficient != 1) {
+        product = b_.CreateMul(product, b_.getInt64(static_cast<uint64_t>(term.coefficient)));
+      }
+      sum = sum ? b_.CreateAdd(sum, product) : product;
+    }
+    return sum ? sum : b_.getInt64(0);
+  });
+  if (cacheable) scopes_[scope].dims[d] = result;
+  return result;
+}
+
+llvm::Value* KernelEmitter::atom_value(const DimAtom& atom, const Point& point) {
+  if (atom.kind == DimAtom::Kind::Symbol) {
+    if (atom.name[0] == '@') return indirect_value(atom.name, point).value;
+    return bindings_.at(atom.name).value;
+  }
+  Value* a = scalar_dim_in_scope(atom.a, point);
+  Value* b = scalar_dim_in_scope(atom.b, point);
+  bool natural = provably_le(0, atom.a);
+  switch (atom.kind) {
+    case DimAtom::Kind::FloorDiv:
+    case DimAtom::Kind::Mod: {
+      bool div = atom.kind == DimAtom::Kind::FloorDiv;
+      if (natural) return div ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b);
+      Value* rem = b_.CreateSRem(a, b);
+      Value* negative = b_.CreateICmpSLT(rem, b_.getInt64(0));
+      if (!div) return b_.CreateSelect(negative, b_.CreateAdd(rem, b), rem);
+      return b_.CreateSub(b_.CreateSDiv(a, b), b_.CreateZExt(negative, b_.getInt64Ty()));
+    }
+    case DimAtom::Kind::Min:
+      return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b);
+    default:
+      return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b);
+  }
+}
+
+// Per lane, as <lanes x i64>; lane 0 of the vector variable is its scalar value.
+llvm::Value* KernelEmitter::vector_dim(const Dim& d, const Point& point) {
+  Dim here = at_point(d, point);
+  Value* sum = nullptr;
+  Dim uniform;
+  for (const DimTerm& term : here.terms()) {
+    bool vector = false;
+    for (const DimAtomPtr& f : term.factors) {
+      vector |= f->kind == DimAtom::Kind::Symbol ? f->name == vector_variable_ || f->name[0] == '@'
+                                                 : dim_is_vector(f->a) || dim_is_vector(f->b) || has_indirect(f->a) || has_indirect(f->b);
+    }
+    if (!vector) {
+      uniform = uniform + from_terms({term});
+      continue;
+    }
+    Value* product = splat(b_.getInt64(static_cast<uint64_t>(term.coefficient)));
+    for (const DimAtomPtr& f : term.factors) product = b_.CreateMul(product, vector_atom(*f, point));
+    sum = sum ? b_.CreateAdd(sum, product) : product;
+  }
+  Value* rest = splat(scalar_dim_in_scope(uniform, point));
+  return sum ? b_.CreateAdd(sum, rest) : rest;
+}
+
+llvm::Value* KernelEmitter::vector_atom(const DimAtom& atom, const Point& point) {
+  if (atom.kind == DimAtom::Kind::Symbol) {
+    if (atom.name[0] == '@') return as_vector(indirect_value(atom.name, point));
+    Value* base = splat(bindings_.at(atom.name).value);
+    if (atom.name != vector_variable_) return base;
+    std::vector<llvm::Constant*> lanes;
+    for (int i = 0; i < lanes_; ++i) lanes.push_back(b_.getInt64(static_cast<uint64_t>(i)));
+    return b_.CreateAdd(base, llvm::ConstantVector::get(lanes));
+  }
+  // The operands are at the point already; points.back() only selects the vector, which at_point has added.
+  Point origin(point.size(), 0);
+  Value* a = vector_dim(atom.a, origin);
+  Value* b = vector_dim(atom.b, origin);
+  switch (atom.kind) {
+    case DimAtom::Kind::FloorDiv:
+    case DimAtom::Kind::Mod: {
+      bool div = atom.kind == DimAtom::Kind::FloorDiv;
+      if (provably_le(0, atom.a)) return div ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b);
+      Value* rem = b_.CreateSRem(a, b);
+      Value* negative = b_.CreateICmpSLT(rem, llvm::Constant::getNullValue(rem->getType()));
+      if (!div) return b_.CreateSelect(negative, b_.CreateAdd(rem, b), rem);
+      return b_.CreateSub(b_.CreateSDiv(a, b), b_.CreateZExt(negative, rem->getType()));
+    }
+    case DimAtom::Kind::Min:
+      return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b);
+    default:
+      return b_.CreateSelect(b_.CreateICmpSGT(a, b), a, b);
+  }
+}
+
+const Indirect& KernelEmitter::indirect(const std::string& symbol) const {
+  for (const Indirect& i : kernel_.indirects) {
+    if (i.symbol == symbol) return i;
+  }
+  throw InternalError("no indirect index " + symbol);
+}
+
+// The checked index that `symbol` stands for. An index outside its axis is recorded (branch-free, so that the check can
+// leave loops with the load it belongs to) and replaced by 0.
+KernelEmitter::Typed KernelEmitter::indirect_value(const std::string& symbol, const Point& point) {
+  const Indirect& i = indirect(symbol);
+  size_t scope = guards_.empty() ? scope_of(*i.value) : scopes_.size() - 1;
+  auto key = std::make_tuple(i.value.get(), masked(point, coordinates_of(*i.value)), -1 - (guards_.empty() ? 0 : guards_.back().id));
+  if (auto it = scopes_[scope].values.find(key); it != scopes_[scope].values.end()) return it->second;
+  Typed raw = value(i.value, point);
+  Value* size = scalar_dim(i.size, point);
+  Typed result = in_scope(scope, [&]() -> Typed {
+    llvm::Type* wide = raw.is_vector ? vector_of(b_.getInt64Ty()) : b_.getInt64Ty();
+    DType dtype = i.value->dtype;
+    Value* v = is_signed_int(dtype) ? b_.CreateSExt(raw.value, wide) : b_.CreateZExt(raw.value, wide);
+    Value* limit = raw.is_vector ? splat(size) : size;
+    Value* zero = llvm::Constant::getNullValue(wide);
+    Value* wrapped = b_.CreateSelect(b_.CreateICmpSLT(v, zero), b_.CreateAdd(v, limit), v);
+    Value* bad = b_.CreateICmpUGE(wrapped, limit);
+    Value* any = bad;
+    Value* example = v;
+    if (raw.is_vector) {
+      Value* live = bad;
+      if (Value* mask = access_mask()) live = b_.CreateAnd(bad, mask);
+      any = b_.CreateOrReduce(live);
+      example = b_.CreateIntMaxReduce(b_.CreateSelect(live, v, splat(b_.getInt64(static_cast<uint64_t>(INT64_MIN)))), true);
+    }
+    // The record is {flag, value, size, 0}; a second one after it takes what is not to be kept.
+    Value* record = b_.CreateSelect(any, error_, b_.CreateConstGEP1_64(b_.getInt64Ty(), error_, 4));
+    b_.CreateStore(b_.getInt64(1), record);
+    b_.CreateStore(example, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 1));
+    b_.CreateStore(size, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 2));
+    return {b_.CreateSelect(bad, zero, wrapped), raw.is_vector};
+  });
+  scopes_[scope].values[key] = result;
+  return result;
+}
+
+llvm::Value* KernelEmitter::address(Value* base, const Dim& offset, DType dtype, const Point& point) {
+  Dim d = at_point(offset, point);
+  int64_t constant = 0;
+  if (!d.terms().empty() && d.terms()[0].factors.empty()) constant = d.terms()[0].coefficient;
+  Dim rest = d - constant;
+  Value* pointer = base;
+  llvm::Type* element = memory_type(dtype);
+  if (rest != Dim(0)) {
+    size_t scope = scope_of(rest);
+    auto key = std::make_pair(base, rest);
+    bool cacheable = !has_indirect(rest);
+    auto it = scopes_[scope].addresses.find(key);
+    if (cacheable && it != scopes_[scope].addresses.end()) {
+      pointer = it->second;
+    } else {
+      Dim outer, here;
+      for (const DimTerm& term : rest.terms()) {
+        Dim t = from_terms({term});
+        if (scope > 0 && scope_of(t) < scope) outer = outer + t;
+        else here = here + t;
+      }
+      Value* from = outer == Dim(0) ? base : address(base, outer, dtype, Point(point.size(), 0));
+      Value* index = scalar_dim_in_scope(here, point);
+      pointer = in_scope(scope, [&]() -> Value* { return b_.CreateGEP(element, from, index); });
+      if (cacheable) scopes_[scope].addresses[key] = pointer;
+    }
+  }
+  return constant == 0 ? pointer : b_.CreateConstGEP1_64(element, pointer, static_cast<uint64_t>(constant));
+}
+
+}  // namespace cuvil

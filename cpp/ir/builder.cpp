@@ -1,0 +1,172 @@
+#include "ir/builder.hpp"
+
+#include <algorithm>
+
+#include "support/error.hpp"
+
+namespace cuvil {
+
+namespace {
+
+int64_t wrap_axis(int64_t axis, size_t rank) {
+  int64_t r = static_cast<int64_t>(rank);
+  if (axis < -r || axis >= r) throw CompileError("axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(r));
+  return axis < 0 ? axis + r : axis;
+}
+
+std::vector<int64_t> wrap_axes(std::vector<int64_t> axes, size_t rank) {
+  for (int64_t& axis : axes) axis = wrap_axis(axis, rank);
+  std::sort(axes.begin(), axes.end());
+  axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
+  return axes;
+}
+
+}  // namespace
+
+Value* Builder::node(Op op, std::vector<Value*> operands, Attributes attributes) {
+  return graph_.add_node(op, std::move(operands), std::move(attributes), source_, position_)->result.get();
+}
+
+Value* Builder::constant(Tensor tensor) { return node(Op::Constant, {}, {{"value", std::move(tensor)}}); }
+Value* Builder::scalar(DType dtype, double value) { return constant(Tensor::scalar(dtype, value)); }
+Value* Builder::scalar_int(DType dtype, int64_t value) { return constant(Tensor::scalar_int(dtype, value)); }
+
+Value* Builder::dim_value(Dim value) {
+  if (auto c = value.constant()) return scalar_int(DType::i64, *c);
+  return node(Op::DimValue, {}, {{"value", std::move(value)}});
+}
+
+Value* Builder::iota(Shape shape, int axis, DType dtype) {
+  int64_t at = wrap_axis(axis, shape.size());
+  return node(Op::Iota, {}, {{"shape", std::move(shape)}, {"axis", at}, {"dtype", dtype}});
+}
+
+Value* Builder::full(Shape shape, DType dtype, double value) { return broadcast(scalar(dtype, value), std::move(shape)); }
+
+Value* Builder::unary(Fn fn, Value* x) { return node(Op::Pointwise, {x}, {{"fn", fn}}); }
+Value* Builder::binary(Fn fn, Value* a, Value* b) { return node(Op::Pointwise, {a, b}, {{"fn", fn}}); }
+Value* Builder::binary(Fn fn, Value* a, double b) { return binary(fn, a, scalar(a->type.dtype, b)); }
+Value* Builder::select(Value* condition, Value* a, Value* b) {
+  return node(Op::Pointwise, {condition, a, b}, {{"fn", Fn::Select}});
+}
+
+Value* Builder::cast(Value* x, DType dtype) {
+  if (x->type.dtype == dtype) return x;
+  return node(Op::Cast, {x}, {{"dtype", dtype}});
+}
+
+Value* Builder::reshape(Value* x, Shape shape) {
+  if (x->type.shape == shape) return x;
+  return node(Op::Reshape, {x}, {{"shape", std::move(shape)}});
+}
+
+Value* Builder::transpose(Value* x, std::vector<int64_t> perm) {
+  bool identity = true;
+  for (size_t i = 0; i < perm.size(); ++i) {
+    perm[i] = wrap_axis(perm[i], perm.size());
+    identity &= perm[i] == static_cast<int64_t>(i);
+  }
+  if (identity && perm.size() == x->type.shape.size()) return x;
+  return node(Op::Transpose, {x}, {{"perm", std::move(perm)}});
+}
+
+Value* Builder::broadcast(Value* x, Shape shape) {
+  if (x->type.shape == shape) return x;
+  return node(Op::Broadcast, {x}, {{"shape", std::move(shape)}});
+}
+
+Value* Builder::slice(Value* x, std::vector<Dim> starts, std::vector<Dim> limits, std::vector<int64_t> steps) {
+  bool whole = starts.size() == x->type.shape.size();
+  for (size_t i = 0; whole && i < starts.size(); ++i) {
+    whole = starts[i] == Dim(0) && limits[i] == x->type.shape[i] && steps[i] == 1;
+  }
+  if (whole) return x;
+  return node(Op::Slice, {x}, {{"starts", std::move(starts)}, {"limits", std::move(limits)}, {"steps", std::move(steps)}});
+}
+
+Value* Builder::slice_axis(Value* x, int axis, Dim start, Dim limit, int64_t step) {
+  size_t rank = x->type.shape.size();
+  auto at = static_cast<size_t>(wrap_axis(axis, rank));
+  std::vector<Dim> starts(rank, Dim(0)), limits = x->type.shape;
+  std::vector<int64_t> steps(rank, 1);
+  starts[at] = std::move(start);
+  limits[at] = std::move(limit);
+  steps[at] = step;
+  return slice(x, std::move(starts), std::move(limits), std::move(steps));
+}
+
+Value* Builder::pad(Value* x, std::vector<Dim> low, std::vector<Dim> high, double value) {
+  auto zero = [](const Dim& d) { return d == Dim(0); };
+  if (std::all_of(low.begin(), low.end(), zero) && std::all_of(high.begin(), high.end(), zero)) return x;
+  return node(Op::Pad, {x}, {{"low", std::move(low)}, {"high", std::move(high)}, {"value", value}});
+}
+
+Value* Builder::concat(std::vector<Value*> xs, int axis) {
+  CUVIL_CHECK(!xs.empty(), "concat of nothing");
+  if (xs.size() == 1) return xs[0];
+  int64_t at = wrap_axis(axis, xs[0]->type.shape.size());
+  return node(Op::Concat, std::move(xs), {{"axis", at}});
+}
+
+Value* Builder::gather(Value* x, Value* index, int axis) {
+  return node(Op::Gather, {x, index}, {{"axis", wrap_axis(axis, x->type.shape.size())}});
+}
+
+Value* Builder::squeeze(Value* x, std::vector<int64_t> axes) {
+  axes = wrap_axes(std::move(axes), x->type.shape.size());
+  Shape shape;
+  for (size_t i = 0; i < x->type.shape.size(); ++i) {
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) shape.push_back(x->type.shape[i]);
+  }
+  return reshape(x, std::move(shape));
+}
+
+Value* Builder::unsqueeze(Value* x, std::vector<int64_t> axes) {
+  size_t rank = x->type.shape.size() + axes.size();
+  axes = wrap_axes(std::move(axes), rank);
+  Shape shape;
+  size_t next = 0;
+  for (size_t i = 0; i < rank; ++i) {
+    bool added = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    shape.push_back(added ? Dim(1) : x->type.shape.at(next++));
+  }
+  return reshape(x, std::move(shape));
+}
+
+Value* Builder::reduce(ReduceFn fn, Value* x, std::vector<int64_t> axes, bool keepdims) {
+  axes = wrap_axes(std::move(axes), x->type.shape.size());
+  return node(Op::Reduce, {x}, {{"fn", fn}, {"axes", std::move(axes)}, {"keepdims", keepdims}});
+}
+
+Value* Builder::mean(Value* x, std::vector<int64_t> axes, bool keepdims) {
+  axes = wrap_axes(std::move(axes), x->type.shape.size());
+  Dim count = 1;
+  for (int64_t axis : axes) count = count * x->type.shape[static_cast<size_t>(axis)];
+  Value* sum = reduce(ReduceFn::Sum, x, axes, keepdims);
+  if (auto c = count.constant()) return binary(Fn::Div, sum, static_cast<double>(*c));
+  return div(sum, cast(dim_value(count), x->type.dtype));
+}
+
+Value* Builder::matmul(Value* a, Value* b) { return node(Op::Matmul, {a, b}); }
+
+Value* Builder::conv(Value* x, Value* weight, std::vector<int64_t> strides, std::vector<int64_t> pads,
+                     std::vector<int64_t> dilations, int64_t groups) {
+  size_t spatial = strides.size();
+  CUVIL_CHECK(pads.size() == 2 * spatial, "conv pads");
+  std::vector<Dim> low{0, 0}, high{0, 0};
+  for (size_t i = 0; i < spatial; ++i) {
+    low.push_back(pads[i]);
+    high.push_back(pads[spatial + i]);
+  }
+  Value* padded = pad(x, std::move(low), std::move(high), 0);
+  return node(Op::Conv, {padded, weight},
+              {{"strides", std::move(strides)}, {"dilations", std::move(dilations)}, {"groups", groups}});
+}
+
+Value* Builder::window_reduce(ReduceFn fn, Value* x, std::vector<int64_t> window, std::vector<int64_t> strides,
+                              std::vector<int64_t> dilations) {
+  return node(Op::WindowReduce, {x}, {{"fn", fn}, {"window", std::move(window)}, {"strides", std::move(strides)},
+                                      {"dilations", std::move(dilations)}});
+}
+
+}  // namespace cuvil

@@ -1,0 +1,96 @@
+// Builder: adds primitive nodes to a Graph with short calls, and the compositions of primitives that importers share.
+//
+// Cheap identities are not added at all (a transpose by the identity, a reshape to the same shape, a cast to the same dtype).
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "ir/graph.hpp"
+
+namespace cuvil {
+
+class Builder {
+ public:
+  explicit Builder(Graph& graph) : graph_(graph) {}
+
+  Graph& graph() { return graph_; }
+  /// Source text given to the nodes added from now on.
+  void set_source(std::string source) { source_ = std::move(source); }
+  const std::string& source() const { return source_; }
+  /// Nodes are inserted before this node; null appends.
+  void set_position(Node* node) { position_ = node; }
+
+  Value* node(Op op, std::vector<Value*> operands, Attributes attributes = {});
+
+  // Leaves
+  Value* constant(Tensor tensor);
+  Value* scalar(DType dtype, double value);
+  Value* scalar_int(DType dtype, int64_t value);
+  Value* dim_value(Dim value);
+  Value* iota(Shape shape, int axis, DType dtype);
+  /// A tensor of one value, as a broadcast scalar.
+  Value* full(Shape shape, DType dtype, double value);
+
+  // Pointwise; operands broadcast. Mixed dtypes are the importer's business (cast first).
+  Value* unary(Fn fn, Value* x);
+  Value* binary(Fn fn, Value* a, Value* b);
+  /// With a scalar of a's dtype.
+  Value* binary(Fn fn, Value* a, double b);
+  Value* select(Value* condition, Value* a, Value* b);
+  Value* cast(Value* x, DType dtype);
+  Value* add(Value* a, Value* b) { return binary(Fn::Add, a, b); }
+  Value* sub(Value* a, Value* b) { return binary(Fn::Sub, a, b); }
+  Value* mul(Value* a, Value* b) { return binary(Fn::Mul, a, b); }
+  Value* div(Value* a, Value* b) { return binary(Fn::Div, a, b); }
+
+  // Index-like. Axes may be negative.
+  Value* reshape(Value* x, Shape shape);
+  Value* transpose(Value* x, std::vector<int64_t> perm);
+  Value* broadcast(Value* x, Shape shape);
+  Value* slice(Value* x, std::vector<Dim> starts, std::vector<Dim> limits, std::vector<int64_t> steps);
+  Value* slice_axis(Value* x, int axis, Dim start, Dim limit, int64_t step = 1);
+  Value* pad(Value* x, std::vector<Dim> low, std::vector<Dim> high, double value);
+  Value* concat(std::vector<Value*> xs, int axis);
+  Value* gather(Value* x, Value* index, int axis);
+  Value* squeeze(Value* x, std::vector<int64_t> axes);
+  Value* unsqueeze(Value* x, std::vector<int64_t> axes);  // axes of the result
+
+  // Folds
+  Value* reduce(ReduceFn fn, Value* x, std::vector<int64_t> axes, bool keepdims);
+  Value* mean(Value* x, std::vector<int64_t> axes, bool keepdims);
+  Value* matmul(Value* a, Value* b);
+  /// Symmetric padding is `pads` = {low…, high…} per spatial axis, added as a Pad op of zeros.
+  Value* conv(Value* x, Value* weight, std::vector<int64_t> strides, std::vector<int64_t> pads,
+              std::vector<int64_t> dilations, int64_t groups);
+  Value* window_reduce(ReduceFn fn, Value* x, std::vector<int64_t> window, std::vector<int64_t> strides,
+                       std::vector<int64_t> dilations);
+
+  // Compositions shared by importers (ir/compositions.cpp)
+  Value* relu(Value* x);
+  /// max(min(x, hi), lo), keeping NaN
+  Value* clamp(Value* x, double lo, double hi);
+  Value* gelu(Value* x, bool tanh_approximation);
+  Value* softmax(Value* x, int axis, bool logarithm);
+  /// (x - mean) / sqrt(var + eps) over the trailing axes from `axis`; scale and bias may be null.
+  Value* layer_norm(Value* x, int axis, Value* scale, Value* bias, double epsilon);
+  /// Inference form over axis 1; any of scale, bias may be null.
+  Value* batch_norm(Value* x, Value* scale, Value* bias, Value* mean, Value* variance, double epsilon);
+  Value* group_norm(Value* x, int64_t groups, Value* scale, Value* bias, double epsilon);
+  /// Max over windows with -inf (lowest integer) padding; pads = {low…, high…}; ceil_mode adds what the last window needs.
+  Value* max_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
+                  std::vector<int64_t> dilations, bool ceil_mode);
+  /// count_include_pad as in PyTorch and ONNX.
+  Value* avg_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
+                  bool ceil_mode, bool count_include_pad, int64_t divisor_override = 0);
+  /// softmax(q kᵀ · scale + mask) v on […, s, d]; mask may be null, boolean (true = keep) or additive; causal: top-left aligned.
+  Value* attention(Value* q, Value* k, Value* v, Value* mask, bool causal, double scale);
+
+ private:
+  Graph& graph_;
+  std::string source_;
+  Node* position_ = nullptr;
+};
+
+}  // namespace cuvil

@@ -1,0 +1,288 @@
+#include "lower/kernel.hpp"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "support/error.hpp"
+
+namespace cuvil {
+
+namespace {
+
+ExprPtr make(Expr e) { return std::make_shared<const Expr>(std::move(e)); }
+
+}  // namespace
+
+ExprPtr constant_expr(DType dtype, double number) {
+  Expr e;
+  e.dtype = dtype;
+  e.number = number;
+  e.integer = is_float(dtype) ? 0 : static_cast<int64_t>(number);
+  return make(std::move(e));
+}
+
+ExprPtr constant_int_expr(DType dtype, int64_t integer) {
+  Expr e;
+  e.dtype = dtype;
+  e.integer = integer;
+  e.number = static_cast<double>(integer);
+  return make(std::move(e));
+}
+
+ExprPtr index_expr(DType dtype, Dim index) {
+  if (auto c = index.constant()) return constant_int_expr(dtype, *c);
+  Expr e;
+  e.kind = Expr::Kind::Index;
+  e.dtype = dtype;
+  e.index = std::move(index);
+  return make(std::move(e));
+}
+
+ExprPtr load_expr(DType dtype, int buffer, Dim offset) {
+  Expr e;
+  e.kind = Expr::Kind::Load;
+  e.dtype = dtype;
+  e.buffer = buffer;
+  e.index = std::move(offset);
+  return make(std::move(e));
+}
+
+ExprPtr apply_expr(Fn fn, DType dtype, std::vector<ExprPtr> args) {
+  Expr e;
+  e.kind = Expr::Kind::Apply;
+  e.dtype = dtype;
+  e.fn = fn;
+  e.args = std::move(args);
+  return make(std::move(e));
+}
+
+ExprPtr cast_expr(DType dtype, ExprPtr value) {
+  if (value->dtype == dtype) return value;
+  Expr e;
+  e.kind = Expr::Kind::Cast;
+  e.dtype = dtype;
+  e.args = {std::move(value)};
+  return make(std::move(e));
+}
+
+ExprPtr guard_expr(std::vector<RangeCheck> checks, ExprPtr inside, ExprPtr outside) {
+  std::erase_if(checks, [](const RangeCheck& c) { return provably_le(c.lower, c.value) && provably_lt(c.value, c.upper); });
+  if (checks.empty()) return inside;
+  for (const RangeCheck& c : checks) {
+    if (provably_lt(c.value, c.lower) || provably_le(c.upper, c.value)) return outside;
+  }
+  Expr e;
+  e.kind = Expr::Kind::Guard;
+  e.dtype = inside->dtype;
+  e.args = {std::move(inside), std::move(outside)};
+  e.checks = std::move(checks);
+  return make(std::move(e));
+}
+
+ExprPtr reduction_expr(DType dtype, int id) {
+  Expr e;
+  e.kind = Expr::Kind::Reduction;
+  e.dtype = dtype;
+  e.id = id;
+  return make(std::move(e));
+}
+
+ExprPtr ExprRewriter::operator()(const ExprPtr& e) {
+  if (auto it = done_.find(e.get()); it != done_.end()) return it->second;
+  ExprPtr result;
+  std::vector<ExprPtr> args;
+  for (const ExprPtr& arg : e->args) args.push_back((*this)(arg));
+  if (e->kind == Expr::Kind::Guard) {
+    std::vector<RangeCheck> checks;
+    for (const RangeCheck& c : e->checks) checks.push_back({f_(c.value), f_(c.lower), f_(c.upper)});
+    result = guard_expr(std::move(checks), args[0], args[1]);
+  } else if (e->kind == Expr::Kind::Index) {
+    result = index_expr(e->dtype, f_(e->index));
+  } else {
+    Expr copy = *e;
+    copy.args = std::move(args);
+    if (e->kind == Expr::Kind::Load) copy.index = f_(e->index);
+    result = make(std::move(copy));
+  }
+  done_[e.get()] = result;
+  keep_.push_back(e);
+  return result;
+}
+
+void rewrite_dims(Kernel& kernel, const std::function<Dim(const Dim&)>& f) {
+  ExprRewriter rewrite(f);
+  auto loops = [&](std::vector<Loop>& list) {
+    for (Loop& loop : list) {
+      loop.extent = f(loop.extent);
+      if (loop.limit) loop.limit = f(*loop.limit);
+    }
+  };
+  loops(kernel.outer);
+  for (Phase& phase : kernel.phases) {
+    loops(phase.loops);
+    for (StoreDef& store : phase.stores) {
+      store.offset = f(store.offset);
+      store.value = rewrite(store.value);
+    }
+  }
+  for (ReductionDef& r : kernel.reductions) {
+    r.value = rewrite(r.value);
+    r.position = f(r.position);
+  }
+  for (Indirect& i : kernel.indirects) {
+    i.value = rewrite(i.value);
+    i.size = f(i.size);
+  }
+}
+
+namespace {
+
+void visit_new(const ExprPtr& e, std::set<const Expr*>& seen, const std::function<void(const Expr&)>& f) {
+  if (!seen.insert(e.get()).second) return;
+  for (const ExprPtr& arg : e->args) visit_new(arg, seen, f);
+  f(*e);
+}
+
+}  // namespace
+
+void visit(const ExprPtr& e, const std::function<void(const Expr&)>& f) {
+  std::set<const Expr*> seen;
+  visit_new(e, seen, f);
+}
+
+void visit_all(const Kernel& kernel, const std::function<void(const Expr&)>& f) {
+  std::set<const Expr*> seen;
+  for (const ReductionDef& r : kernel.reductions) visit_new(r.value, seen, f);
+  for (const Phase& phase : kernel.phases) {
+    for (const StoreDef& store : phase.stores) visit_new(store.value, seen, f);
+  }
+  for (const Indirect& i : kernel.indirects) visit_new(i.value, seen, f);
+}
+
+void visit_dims(const Kernel& kernel, const std::function<void(const Dim&)>& f) {
+  auto loops = [&](const std::vector<Loop>& list) {
+    for (const Loop& loop : list) {
+      f(loop.extent);
+      if (loop.limit) f(*loop.limit);
+    }
+  };
+  loops(kernel.outer);
+  for (const Phase& phase : kernel.phases) {
+    loops(phase.loops);
+    for (const StoreDef& store : phase.stores) f(store.offset);
+  }
+  for (const ReductionDef& r : kernel.reductions) f(r.position);
+  for (const Indirect& i : kernel.indirects) f(i.size);
+  visit_all(kernel, [&](const Expr& e) {
+    if (e.kind == Expr::Kind::Load || e.kind == Expr::Kind::Index) f(e.index);
+    for (const RangeCheck& c : e.checks) {
+      f(c.value);
+      f(c.lower);
+      f(c.upper);
+    }
+  });
+}
+
+std::vector<Dim> Kernel::symbols() const {
+  std::map<std::string, Dim> found;
+  std::set<std::string> indirect;
+  for (const Indirect& i : indirects) indirect.insert(i.symbol);
+  std::function<void(const Dim&)> add = [&](const Dim& d) {
+    for (const Dim& s : d.symbols()) {
+      if (!s.terms()[0].factors[0]->is_loop && !indirect.count(s.symbol_name())) found.emplace(s.symbol_name(), s);
+    }
+  };
+  visit_dims(*this, add);
+  std::vector<Dim> out;
+  for (auto& [name, symbol] : found) out.push_back(symbol);
+  return out;
+}
+
+bool Schedule::is_vector(const Loop& loop) const {
+  return loop.variable.is_symbol() &&
+         std::find(vector_loops.begin(), vector_loops.end(), loop.variable.symbol_name()) != vector_loops.end();
+}
+
+const Schedule::Tile* Schedule::tile_of(const Loop& loop) const {
+  if (!loop.variable.is_symbol()) return nullptr;
+  for (const Tile& tile : tiles) {
+    if (tile.loop == loop.variable.symbol_name()) return &tile;
+  }
+  return nullptr;
+}
+
+namespace {
+
+std::string number_str(const Expr& e) {
+  if (!is_float(e.dtype)) return std::to_string(e.integer);
+  std::ostringstream out;
+  out.precision(is_float(e.dtype) && e.dtype == DType::f64 ? 17 : 9);
+  out << e.number;
+  return out.str();
+}
+
+void print_loops(std::ostringstream& out, const std::vector<Loop>& loops) {
+  for (const Loop& loop : loops) {
+    out << " " << loop.variable.str() << "<" << loop.extent.str();
+    if (loop.limit) out << " limit " << loop.limit->str();
+  }
+}
+
+}  // namespace
+
+std::string expr_str(const Expr& e) {
+  switch (e.kind) {
+    case Expr::Kind::Constant:
+      return number_str(e);
+    case Expr::Kind::Index:
+      return std::string(name_of(e.dtype)) + "(" + e.index.str() + ")";
+    case Expr::Kind::Load:
+      return "b" + std::to_string(e.buffer) + "[" + e.index.str() + "]";
+    case Expr::Kind::Reduction:
+      return "r" + std::to_string(e.id);
+    case Expr::Kind::Cast:
+      return std::string(name_of(e.dtype)) + "(" + expr_str(*e.args[0]) + ")";
+    case Expr::Kind::Apply: {
+      std::string s = std::string(info(e.fn).name) + "(";
+      for (size_t i = 0; i < e.args.size(); ++i) s += (i ? ", " : "") + expr_str(*e.args[i]);
+      return s + ")";
+    }
+    case Expr::Kind::Guard: {
+      std::string s = "guard(";
+      for (size_t i = 0; i < e.checks.size(); ++i) {
+        s += (i ? " && " : "") + e.checks[i].lower.str() + " <= " + e.checks[i].value.str() + " < " + e.checks[i].upper.str();
+      }
+      return s + " ? " + expr_str(*e.args[0]) + " : " + expr_str(*e.args[1]) + ")";
+    }
+  }
+  return "?";
+}
+
+std::string Kernel::str() const {
+  std::ostringstream out;
+  out << "kernel " << name << "\n  for";
+  print_loops(out, outer);
+  out << "   # first " << schedule.parallel_loops << " parallel";
+  for (const std::string& loop : schedule.vector_loops) {
+    out << ", vector " << loop << " x" << schedule.lanes << "x" << schedule.vector_tile;
+  }
+  for (const Schedule::Tile& tile : schedule.tiles) out << ", tile " << tile.loop << " by " << tile.size;
+  out << "\n";
+  for (const Phase& phase : phases) {
+    out << "    phase";
+    print_loops(out, phase.loops);
+    out << "\n";
+    for (int id : phase.reductions) {
+      const ReductionDef& r = reductions[static_cast<size_t>(id)];
+      out << "      r" << id << " = " << name_of(r.fn) << " " << expr_str(*r.value) << "\n";
+    }
+    for (const StoreDef& store : phase.stores) {
+      out << "      b" << store.buffer << "[" << store.offset.str() << "] = " << expr_str(*store.value) << "\n";
+    }
+  }
+  for (const Indirect& i : indirects) out << "    " << i.symbol << " = " << expr_str(*i.value) << " in " << i.size.str() << "\n";
+  return out.str();
+}
+
+}  // namespace cuvil

@@ -1,0 +1,46 @@
+// Program: the kernels of a model in order, the buffers they share, and what the caller passes in and gets back.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lower/kernel.hpp"
+#include "target/target.hpp"
+
+namespace cuvil {
+
+struct Buffer {
+  enum class Kind { Input, Output, Constant, Arena };
+  Kind kind = Kind::Arena;
+  int index = 0;        // of the input, output or constant
+  DType dtype = DType::f32;
+  Dim elements;         // allocated
+  int first_use = -1, last_use = -1;  // steps, inclusive
+  Dim offset;           // Arena: bytes from the arena's base. Constant: bytes from the weights' base.
+};
+
+struct Step {
+  Kernel kernel;
+  std::vector<int> buffers;          // the Program buffer behind each kernel buffer
+  std::vector<std::string> ops;      // Graph ops fused into it
+  std::vector<std::string> sources;
+  Dim flops, bytes;
+};
+
+struct Program {
+  std::vector<std::string> input_names, output_names;
+  std::vector<Type> inputs, outputs;
+  std::vector<Tensor> constants;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<Dim> symbols;          // bound from the inputs' sizes
+  Dim arena_bytes;
+  int64_t weight_bytes = 0;
+
+  std::string str() const;
+};
+
+/// Graph → Program: fusion, kernels, schedules, memory plan.
+Program lower(const Graph& graph, const TargetDescription& target);
+
+}  // namespace cuvil

@@ -1,0 +1,355 @@
+#include "lower/schedule.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "support/error.hpp"
+
+namespace cuvil {
+
+namespace {
+
+enum class Walk { Uniform, Contiguous, Scattered };
+
+Walk walk_of(const Dim& index, const Dim& variable) {
+  if (!variable.is_symbol() || !index.contains(variable)) return Walk::Uniform;
+  auto c = index.coefficient_of(variable);
+  return c && *c == Dim(1) ? Walk::Contiguous : Walk::Scattered;
+}
+
+struct Accesses {
+  int contiguous = 0, scattered = 0;
+  void add(Walk w) {
+    contiguous += w == Walk::Contiguous;
+    scattered += w == Walk::Scattered;
+  }
+};
+
+void add_loads(const ExprPtr& e, const Kernel& kernel, const Dim& variable, Accesses& out) {
+  visit(e, [&](const Expr& x) {
+    if (x.kind != Expr::Kind::Load && x.kind != Expr::Kind::Index) return;
+    Walk w = walk_of(x.index, variable);
+    if (x.kind == Expr::Kind::Index) return;
+    for (const Indirect& i : kernel.indirects) {
+      Dim symbol = Dim::symbol(i.symbol, 0);
+      if (!x.index.contains(symbol)) continue;
+      Accesses inner;
+      add_loads(i.value, kernel, variable, inner);
+      if (inner.contiguous + inner.scattered > 0) w = Walk::Scattered;
+    }
+    out.add(w);
+  });
+}
+
+Accesses phase_accesses(const Kernel& kernel, const Phase& phase, const Dim& variable) {
+  Accesses a;
+  for (int id : phase.reductions) add_loads(kernel.reductions[static_cast<size_t>(id)].value, kernel, variable, a);
+  for (const StoreDef& store : phase.stores) {
+    a.add(walk_of(store.offset, variable));
+    add_loads(store.value, kernel, variable, a);
+  }
+  return a;
+}
+
+// The store's address must move with an outer vector loop, else lanes would overwrite each other.
+bool stores_move(const Kernel& kernel, const Dim& variable) {
+  for (const Phase& phase : kernel.phases) {
+    for (const StoreDef& store : phase.stores) {
+      if (walk_of(store.offset, variable) == Walk::Uniform) return false;
+    }
+  }
+  return true;
+}
+
+int64_t extent_hint(const Dim& extent) {
+  if (auto c = extent.constant()) return *c;
+  // A symbolic size counts as large, unless it is small by its bounds.
+  if (auto hi = extent.upper_bound()) return std::min<int64_t>(*hi, 64);
+  return 64;
+}
+
+struct VectorChoice {
+  std::vector<std::string> loops;
+  bool outer = false;
+  int quality = 0;
+  int64_t extent = 0;
+};
+
+VectorChoice best_outer(const Kernel& kernel, int lanes) {
+  VectorChoice best;
+  for (const Loop& loop : kernel.outer) {
+    if (!loop.variable.is_symbol() || !stores_move(kernel, loop.variable)) continue;
+    Accesses a;
+    for (const Phase& phase : kernel.phases) {
+      Accesses p = phase_accesses(kernel, phase, loop.variable);
+      a.contiguous += p.contiguous;
+      a.scattered += p.scattered;
+    }
+    VectorChoice c{{loop.variable.symbol_name()}, true, a.scattered ? 1 : 2, extent_hint(loop.extent)};
+    if (c.extent * 2 <= lanes) c.quality = std::min(c.quality, 1);
+    auto rank = [&](const VectorChoice& v) {
+      return std::make_pair(v.quality, v.quality == 2 ? std::min<int64_t>(v.extent, lanes) : -a.scattered);
+    };
+    if (best.loops.empty() || rank(c) >= rank(best)) best = c;
+  }
+  return best;
+}
+
+VectorChoice best_rows(const Kernel& kernel, int lanes) {
+  VectorChoice choice;
+  choice.quality = 2;
+  choice.extent = 0;
+  for (const Phase& phase : kernel.phases) {
+    const Loop* best = nullptr;
+    int best_quality = 0;
+    for (const Loop& loop : phase.loops) {
+      Accesses a = phase_accesses(kernel, phase, loop.variable);
+      int q = a.scattered ? 1 : 2;
+      if (extent_hint(loop.extent) * 2 <= lanes) q = 1;
+      if (!best || q >= best_quality) {
+        best = &loop;
+        best_quality = q;
+      }
+    }
+    if (!best) continue;
+    choice.loops.push_back(best->variable.symbol_name());
+    choice.quality = std::min(choice.quality, best_quality);
+    choice.extent = std::max(choice.extent, extent_hint(best->extent));
+  }
+  if (choice.loops.empty()) choice.quality = 0;
+  return choice;
+}
+
+VectorChoice choose_vector_loops(const Kernel& kernel, int lanes) {
+  VectorChoice outer = best_outer(kernel, lanes), rows = best_rows(kernel, lanes);
+  if (rows.loops.empty()) return outer;
+  if (outer.loops.empty()) return rows;
+  if (outer.quality != rows.quality) return outer.quality > rows.quality ? outer : rows;
+  return rows.extent >= outer.extent || rows.extent >= lanes ? rows : outer;
+}
+
+// Lanes are set by the widest element, so that one vector of each operand is at most one register.
+int lanes_of(const Kernel& kernel, const TargetDescription& target) {
+  size_t widest = 1;
+  for (const KernelBuffer& b : kernel.buffers) widest = std::max(widest, is_float(b.dtype) ? std::max<size_t>(4, size_of(b.dtype)) : size_of(b.dtype));
+  visit_all(kernel, [&](const Expr& e) {
+    size_t bytes = is_float(e.dtype) ? std::max<size_t>(4, size_of(e.dtype)) : e.dtype == DType::boolean ? 1 : size_of(e.dtype);
+    widest = std::max(widest, bytes);
+  });
+  return std::max(1, target.lanes(static_cast<int>(std::max<size_t>(widest, 4))));
+}
+
+
+int costly_functions(const Kernel& kernel) {
+  int n = 0;
+  visit_all(kernel, [&](const Expr& e) {
+    if (e.kind != Expr::Kind::Apply) return;
+    switch (e.fn) {
+      case Fn::Exp: case Fn::Expm1: case Fn::Log: case Fn::Log1p: case Fn::Sin: case Fn::Cos: case Fn::Tanh:
+      case Fn::Sigmoid: case Fn::Erf: case Fn::Pow: case Fn::Div:
+        ++n;
+        break;
+      default:
+        break;
+    }
+  });
+  return n;
+}
+
+class Scheduler {
+ public:
+  Scheduler(Kernel& kernel, const TargetDescription& target) : kernel_(kernel), target_(target), plan_(kernel.schedule) {}
+
+  void run() {
+    split_loops(kernel_);
+    merge_loops(kernel_);
+    plan_.lanes = lanes_of(kernel_, target_);
+    VectorChoice choice = plan_.lanes > 1 ? choose_vector_loops(kernel_, plan_.lanes) : VectorChoice{};
+    if (choice.quality == 1 && choice.extent < plan_.lanes) choice = {};
+    plan_.vector_loops = choice.loops;
+    if (choice.loops.empty()) plan_.lanes = 1;
+    bool folds = std::any_of(kernel_.phases.begin(), kernel_.phases.end(), [](const Phase& p) { return !p.loops.empty() && !p.reductions.empty(); });
+    if (choice.outer && folds) {
+      tile_outputs();
+    } else {
+      int64_t vectors = (choice.extent + plan_.lanes - 1) / std::max(1, plan_.lanes);
+      plan_.vector_tile = static_cast<int>(std::clamp<int64_t>(vectors, 1, costly_functions(kernel_) > 0 ? 2 : 4));
+    }
+    order_loops(folds);
+    set_unroll();
+    set_chunk();
+  }
+
+ private:
+  Loop* outer_loop(const std::string& name) {
+    for (Loop& loop : kernel_.outer) {
+      if (loop.variable.is_symbol() && loop.variable.symbol_name() == name) return &loop;
+    }
+    return nullptr;
+  }
+
+  // Which operands of the anchor's product (or the one operand) change with the loop.
+  struct Use {
+    bool first = false, second = false;
+  };
+  Use use_of(const Loop& loop) const {
+    Use use;
+    for (const ReductionDef& r : kernel_.reductions) {
+      auto moves = [&](const ExprPtr& e) {
+        bool found = false;
+        visit(e, [&](const Expr& x) { found |= (x.kind == Expr::Kind::Load) && x.index.contains(loop.variable); });
+        return found;
+      };
+      if (kernel_.contraction && r.value->kind == Expr::Kind::Apply) {
+        use.first |= moves(r.value->args[0]);
+        use.second |= moves(r.value->args[1]);
+      } else {
+        use.first |= moves(r.value);
+      }
+    }
+    return use;
+  }
+
+  int accumulator_budget() const { return target_.vector_registers >= 32 ? 28 : target_.vector_registers - 4; }
+
+  // Register tile of a kernel whose lanes are different outputs: columns (vectors) × rows (points that share the columns'
+  // operand).
+  void tile_outputs() {
+    Loop* vector = outer_loop(plan_.vector_loops[0]);
+    Use columns = use_of(*vector);
+    bool weights_second = columns.second;
+    int vectors = 1;
+    // Further columns: a small loop that only the columns' operand and the store follow.
+    for (Loop& loop : kernel_.outer) {
+      if (&loop == vector || !loop.variable.is_symbol() || !loop.extent.is_constant()) continue;
+      Use use = use_of(loop);
+      bool column = kernel_.contraction && (weights_second ? use.second && !use.first : use.first && !use.second);
+      if (column && loop.extent.value() * vectors <= 4 && is_inner_part(loop)) {
+        plan_.tiles.push_back({loop.variable.symbol_name(), static_cast<int>(loop.extent.value()), true});
+        vectors *= static_cast<int>(loop.extent.value());
+      }
+    }
+    int64_t in_loop = (extent_hint(vector->extent) + plan_.lanes - 1) / plan_.lanes;
+    if (vectors == 1 && kernel_.contraction && !(columns.first && columns.second)) {
+      plan_.vector_tile = static_cast<int>(std::clamp<int64_t>(in_loop, 1, rows_hint(weights_second) <= 2 ? 4 : 2));
+      vectors = plan_.vector_tile;
+    }
+    Loop* rows = nullptr;
+    int64_t best = 0;
+    for (Loop& loop : kernel_.outer) {
+      if (&loop == vector || loop.limit || !loop.variable.is_symbol() || plan_.tile_of(loop)) continue;
+      Use use = use_of(loop);
+      bool row = !kernel_.contraction ? use.first : weights_second ? use.first && !use.second : use.second && !use.first;
+      int64_t extent = std::min<int64_t>(extent_hint(loop.extent), accumulator_budget());
+      if (row && extent >= best) {
+        best = extent;
+        rows = &loop;
+      }
+    }
+    if (!rows) return;
+    int most = std::max(1, accumulator_budget() / vectors);
+    if (!kernel_.contraction) most = std::min(most, 8);
+    if (auto extent = rows->extent.constant()) {
+      int64_t steps = (*extent + most - 1) / most;
+      most = static_cast<int>((*extent + steps - 1) / steps);
+    }
+    if (most > 1) plan_.tiles.push_back({rows->variable.symbol_name(), most, false});
+  }
+
+  // How many rows the kernel has at all.
+  int64_t rows_hint(bool weights_second) const {
+    int64_t rows = 1;
+    for (const Loop& loop : kernel_.outer) {
+      Use use = use_of(loop);
+      if (weights_second ? use.first && !use.second : use.second && !use.first) rows *= extent_hint(loop.extent);
+    }
+    return rows;
+  }
+
+  // The low part of a split loop: its steps lie inside one packed panel.
+  static bool is_inner_part(const Loop& loop) { return loop.variable.symbol_name().back() == 'i'; }
+
+  // Parallel loops first: panels, then rows; the vector loop last. Loops whose end depends on others stay serial.
+  void order_loops(bool folds) {
+    auto rank = [&](const Loop& loop) {
+      if (plan_.is_vector(loop)) return folds ? 3 : 5;
+      const Schedule::Tile* tile = plan_.tile_of(loop);
+      if (tile && tile->exact) return 4;
+      if (loop.limit) return 4;
+      if (!folds || !kernel_.contraction) return 1;
+      Use use = use_of(loop);
+      return use.first && use.second ? 0 : use.second ? 1 : 2;
+    };
+    std::stable_sort(kernel_.outer.begin(), kernel_.outer.end(),
+                     [&](const Loop& a, const Loop& b) { return rank(a) < rank(b); });
+    // A vector loop over several panels of columns is walked before the rows.
+    if (folds && kernel_.contraction) {
+      auto v = std::find_if(kernel_.outer.begin(), kernel_.outer.end(), [&](const Loop& l) { return plan_.is_vector(l); });
+      if (v != kernel_.outer.end() && !v->limit) {
+        auto first_row = std::find_if(kernel_.outer.begin(), v, [&](const Loop& l) { return rank(l) == 2; });
+        std::rotate(first_row, v, v + 1);
+      }
+    }
+    int parallel = 0;
+    for (const Loop& loop : kernel_.outer) {
+      const Schedule::Tile* tile = plan_.tile_of(loop);
+      if (loop.limit || (tile && tile->exact)) break;
+      if (!folds && plan_.is_vector(loop) && parallel > 0) break;
+      ++parallel;
+    }
+    plan_.parallel_loops = parallel;
+  }
+
+  void set_unroll() {
+    int accumulators = plan_.vector_tile;
+    for (const Schedule::Tile& tile : plan_.tiles) accumulators *= tile.size;
+    plan_.unroll = kernel_.contraction ? std::clamp(16 / accumulators, 1, 4) : 1;
+  }
+
+  void set_chunk() {
+    // About 10 µs of work for a thread, counting one vector operation as a quarter of a nanosecond.
+    double operations = 0;
+    for (const Phase& phase : kernel_.phases) {
+      double points = 1;
+      for (const Loop& loop : phase.loops) points *= static_cast<double>(extent_hint(loop.extent));
+      double per_point = 0;
+      auto count = [&](const ExprPtr& e) {
+        visit(e, [&](const Expr& x) { per_point += x.kind == Expr::Kind::Constant ? 0 : 1; });
+      };
+      for (int id : phase.reductions) count(kernel_.reductions[static_cast<size_t>(id)].value);
+      for (const StoreDef& store : phase.stores) count(store.value);
+      operations += points * per_point;
+    }
+    for (size_t i = 0; i < kernel_.outer.size(); ++i) {
+      const Loop& loop = kernel_.outer[i];
+      double step = plan_.is_vector(loop) ? plan_.lanes * plan_.vector_tile : 1;
+      if (const Schedule::Tile* tile = plan_.tile_of(loop)) step = tile->size;
+      if (static_cast<int>(i) >= plan_.parallel_loops) step = static_cast<double>(extent_hint(loop.extent));
+      operations *= step;
+    }
+    double cost = 0.25 * operations / plan_.lanes * (1 + 4 * costly_functions(kernel_)) + 5;
+    plan_.chunk = std::max<int64_t>(1, static_cast<int64_t>(10000 / cost));
+  }
+
+  Kernel& kernel_;
+  const TargetDescription& target_;
+  Schedule& plan_;
+};
+
+}  // namespace
+
+void schedule(Kernel& kernel, const TargetDescription& target) { Scheduler(kernel, target).run(); }
+
+int access_quality(const Kernel& kernel, const TargetDescription& target) {
+  Kernel copy = kernel;
+  split_loops(copy);
+  merge_loops(copy);
+  int lanes = lanes_of(copy, target);
+  VectorChoice choice = choose_vector_loops(copy, lanes);
+  // A product is worth a vector loop over its columns only: along k both operands stream.
+  if (copy.contraction && !choice.outer) return std::min(choice.quality, 1);
+  if (copy.outer.empty() && choice.loops.empty()) return 2;
+  return choice.quality;
+}
+
+}  // namespace cuvil

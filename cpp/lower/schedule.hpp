@@ -1,0 +1,23 @@
+// Chooses how a kernel's loops run: splits and merges them until indices are affine, picks the vector loop, tiles and the
+// parallel loops.
+#pragma once
+
+#include "lower/kernel.hpp"
+#include "target/target.hpp"
+
+namespace cuvil {
+
+/// Rewrites loops and fills kernel.schedule.
+void schedule(Kernel& kernel, const TargetDescription& target);
+
+/// How well memory is accessed when vectorised: 2 = every vector access is contiguous or uniform, 1 = some gather, 0 = scalar.
+int access_quality(const Kernel& kernel, const TargetDescription& target);
+
+// Steps of schedule(), for tests and for access_quality.
+
+/// Loops whose variables appear as v // k or v % k become two loops.
+void split_loops(Kernel& kernel);
+/// Adjacent outer loops (and adjacent phase loops) that every access walks as one become one.
+void merge_loops(Kernel& kernel);
+
+}  // namespace cuvil

@@ -1,0 +1,48 @@
+/* The contract between compiled code and the runtime. Plain C; compiled code has no undefined symbols and reaches the
+ * outside world only through cuvil_services. */
+#ifndef CUVIL_RUNTIME_ABI_H
+#define CUVIL_RUNTIME_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CUVIL_ABI_VERSION 1
+
+/* Runs iterations [begin, end) of a kernel. `args` is the kernel's own block of pointers and sizes. */
+typedef void (*cuvil_kernel_fn)(const void *args, int64_t begin, int64_t end);
+
+typedef struct cuvil_services {
+  uint32_t version; /* CUVIL_ABI_VERSION */
+  uint32_t measure; /* 0: kernels too small to share may be called directly, without parallel_for */
+  void *context;
+  /* Covers [0, count) with calls of `kernel` on disjoint ranges whose bounds are multiples of `chunk` (but for the last), on
+   * any number of threads, and returns when all are done. `index` is the kernel's number in the model's kernel table. */
+  void (*parallel_for)(void *context, int32_t index, cuvil_kernel_fn kernel, const void *args, int64_t count,
+                       int64_t chunk);
+} cuvil_services;
+
+enum {
+  CUVIL_OK = 0,
+  CUVIL_E_SIZE = 1,  /* an input's size does not fit: detail = {input, axis, expected, actual} */
+  CUVIL_E_RANGE = 2, /* a symbol left its declared bounds: detail = {input, axis, bound, actual} */
+  CUVIL_E_INDEX = 3  /* an index tensor held a value outside its axis: detail = {value, size, kernel, 0} */
+};
+
+/* From the inputs' shapes: the values of the model's symbols, the outputs' shapes and the bytes of arena a run needs.
+ * The caller provides symbols[symbol_count] and output_shapes[i][rank of output i]. */
+typedef int32_t (*cuvil_plan_fn)(const int64_t *const *input_shapes, int64_t *symbols, int64_t *const *output_shapes,
+                                 int64_t *arena_bytes, int64_t *detail);
+
+/* One run. Inputs and outputs are dense and row-major, aligned to their element size; `arena` and `weights` are aligned
+ * to 64 bytes. Outputs do not overlap inputs. */
+typedef int32_t (*cuvil_run_fn)(const cuvil_services *services, const void *const *inputs, void *const *outputs,
+                                const void *weights, void *arena, const int64_t *symbols, int64_t *detail);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
