@@ -26,7 +26,8 @@ MODELS = (
 DEFAULT_ENGINES = "cuvil,eager,torchscript,inductor,ort,openvino"
 
 
-def main() -> int:
+def make_parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measures inference engines side by side: one process each, in turns, samples that waited for a "
@@ -42,6 +43,11 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="cut-down models, to try the benchmark itself")
     parser.add_argument("--verbose", action="store_true", help="show what the engines print")
     parser.add_argument("--replot", type=Path, metavar="FILE", help="only show and plot the results in FILE")
+    return parser
+
+
+def main() -> int:
+    parser = make_parser()
     arguments = parser.parse_args()
 
     def say(message: str) -> None:

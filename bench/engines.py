@@ -141,8 +141,9 @@ def _cuvil(job: Job) -> Compile:
 
 
 def _cuvil_onnx(job: Job) -> Compile:
-    import cuvil
     import numpy
+
+    import cuvil
 
     inputs = list(_numpy_inputs(job).values())
     cuvil.set_num_threads(job.threads)

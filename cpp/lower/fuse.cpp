@@ -112,7 +112,7 @@ class Fuser {
     if (it == users_.end()) return false;
     return std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) {
       if (computes(*user)) return info(user->op).kind == OpKind::Contract || user->op == Op::WindowReduce;
-      return feeds_anchor(user->result.get());
+      return !storage_.count(user->result.get()) && feeds_anchor(user->result.get());
     });
   }
 
@@ -274,6 +274,9 @@ class Fuser {
   }
 
   void emit(BuiltKernel built, const Node* as = nullptr) {
+    for (const Loop& loop : built.kernel.outer) {
+      if (loop.extent == Dim(0)) return;  // nothing to compute
+    }
     Step step;
     step.kernel = std::move(built.kernel);
     step.buffers = std::move(built.buffers);
@@ -325,7 +328,7 @@ class Fuser {
   std::vector<int> output_buffers_;
   std::set<int> taken_;
   std::set<const Node*> done_;
-  std::set<std::pair<const Node*, const Value*>> placed_;
+  std::set<std::pair<const Node*, const Value*>> placed_;  // (concat, operand stored in it)
 };
 
 }  // namespace

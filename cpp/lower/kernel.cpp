@@ -229,38 +229,72 @@ void print_loops(std::ostringstream& out, const std::vector<Loop>& loops) {
   }
 }
 
-}  // namespace
 
-std::string expr_str(const Expr& e) {
-  switch (e.kind) {
-    case Expr::Kind::Constant:
-      return number_str(e);
-    case Expr::Kind::Index:
-      return std::string(name_of(e.dtype)) + "(" + e.index.str() + ")";
-    case Expr::Kind::Load:
-      return "b" + std::to_string(e.buffer) + "[" + e.index.str() + "]";
-    case Expr::Kind::Reduction:
-      return "r" + std::to_string(e.id);
-    case Expr::Kind::Cast:
-      return std::string(name_of(e.dtype)) + "(" + expr_str(*e.args[0]) + ")";
-    case Expr::Kind::Apply: {
-      std::string s = std::string(info(e.fn).name) + "(";
-      for (size_t i = 0; i < e.args.size(); ++i) s += (i ? ", " : "") + expr_str(*e.args[i]);
-      return s + ")";
-    }
-    case Expr::Kind::Guard: {
-      std::string s = "guard(";
-      for (size_t i = 0; i < e.checks.size(); ++i) {
-        s += (i ? " && " : "") + e.checks[i].lower.str() + " <= " + e.checks[i].value.str() + " < " + e.checks[i].upper.str();
+// Expressions as text; a shared one is named and written once.
+class ExprPrinter {
+ public:
+  explicit ExprPrinter(const Kernel* kernel) {
+    if (!kernel) return;
+    std::map<const Expr*, int> uses;
+    visit_all(*kernel, [&](const Expr& e) {
+      for (const ExprPtr& arg : e.args) ++uses[arg.get()];
+    });
+    visit_all(*kernel, [&](const Expr& e) {
+      bool worth_naming = e.kind == Expr::Kind::Apply || e.kind == Expr::Kind::Guard || e.kind == Expr::Kind::Cast;
+      if (uses[&e] > 1 && worth_naming) {
+        std::string text = write(e);
+        names_[&e] = "t" + std::to_string(names_.size());
+        definitions_.push_back(names_[&e] + " = " + text);
       }
-      return s + " ? " + expr_str(*e.args[0]) + " : " + expr_str(*e.args[1]) + ")";
-    }
+    });
   }
-  return "?";
-}
+
+  const std::vector<std::string>& definitions() const { return definitions_; }
+
+  std::string operator()(const Expr& e) const {
+    auto it = names_.find(&e);
+    return it == names_.end() ? write(e) : it->second;
+  }
+
+ private:
+  std::string write(const Expr& e) const {
+    switch (e.kind) {
+      case Expr::Kind::Constant:
+        return number_str(e);
+      case Expr::Kind::Index:
+        return std::string(name_of(e.dtype)) + "(" + e.index.str() + ")";
+      case Expr::Kind::Load:
+        return "b" + std::to_string(e.buffer) + "[" + e.index.str() + "]";
+      case Expr::Kind::Reduction:
+        return "r" + std::to_string(e.id);
+      case Expr::Kind::Cast:
+        return std::string(name_of(e.dtype)) + "(" + (*this)(*e.args[0]) + ")";
+      case Expr::Kind::Apply: {
+        std::string s = std::string(info(e.fn).name) + "(";
+        for (size_t i = 0; i < e.args.size(); ++i) s += (i ? ", " : "") + (*this)(*e.args[i]);
+        return s + ")";
+      }
+      case Expr::Kind::Guard: {
+        std::string s = "guard(";
+        for (size_t i = 0; i < e.checks.size(); ++i) {
+          const RangeCheck& c = e.checks[i];
+          s += (i ? " && " : "") + c.lower.str() + " <= " + c.value.str() + " < " + c.upper.str();
+        }
+        return s + " ? " + (*this)(*e.args[0]) + " : " + (*this)(*e.args[1]) + ")";
+      }
+    }
+    return "?";
+  }
+
+  std::map<const Expr*, std::string> names_;
+  std::vector<std::string> definitions_;
+};
+
+}  // namespace
 
 std::string Kernel::str() const {
   std::ostringstream out;
+  ExprPrinter text(this);
   out << "kernel " << name << "\n  for";
   print_loops(out, outer);
   out << "   # first " << schedule.parallel_loops << " parallel";
@@ -269,19 +303,20 @@ std::string Kernel::str() const {
   }
   for (const Schedule::Tile& tile : schedule.tiles) out << ", tile " << tile.loop << " by " << tile.size;
   out << "\n";
+  for (const std::string& definition : text.definitions()) out << "    " << definition << "\n";
   for (const Phase& phase : phases) {
     out << "    phase";
     print_loops(out, phase.loops);
     out << "\n";
     for (int id : phase.reductions) {
       const ReductionDef& r = reductions[static_cast<size_t>(id)];
-      out << "      r" << id << " = " << name_of(r.fn) << " " << expr_str(*r.value) << "\n";
+      out << "      r" << id << " = " << name_of(r.fn) << " " << text(*r.value) << "\n";
     }
     for (const StoreDef& store : phase.stores) {
-      out << "      b" << store.buffer << "[" << store.offset.str() << "] = " << expr_str(*store.value) << "\n";
+      out << "      b" << store.buffer << "[" << store.offset.str() << "] = " << text(*store.value) << "\n";
     }
   }
-  for (const Indirect& i : indirects) out << "    " << i.symbol << " = " << expr_str(*i.value) << " in " << i.size.str() << "\n";
+  for (const Indirect& i : indirects) out << "    " << i.symbol << " = " << text(*i.value) << " in " << i.size.str() << "\n";
   return out.str();
 }
 

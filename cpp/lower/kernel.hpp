@@ -125,8 +125,6 @@ struct Kernel {
   std::vector<Dim> symbols() const;
 };
 
-std::string expr_str(const Expr& e);
-
 // Constructors; all fold trivial cases.
 ExprPtr constant_expr(DType dtype, double number);
 ExprPtr constant_int_expr(DType dtype, int64_t integer);

@@ -28,7 +28,8 @@ enum {
   CUVIL_OK = 0,
   CUVIL_E_SIZE = 1,  /* an input's size does not fit: detail = {input, axis, expected, actual} */
   CUVIL_E_RANGE = 2, /* a symbol left its declared bounds: detail = {input, axis, bound, actual} */
-  CUVIL_E_INDEX = 3  /* an index tensor held a value outside its axis: detail = {value, size, kernel, 0} */
+  CUVIL_E_INDEX = 3, /* an index tensor held a value outside its axis: detail = {value, size, kernel, 0} */
+  CUVIL_E_MEMORY = 4 /* the arena could not be allocated: detail = {bytes, 0, 0, 0}; only the runtime returns it */
 };
 
 /* From the inputs' shapes: the values of the model's symbols, the outputs' shapes and the bytes of arena a run needs.

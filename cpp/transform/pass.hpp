@@ -37,5 +37,6 @@ void eliminate_common_subexpressions(Graph& graph, const TransformOptions& optio
 void eliminate_dead_code(Graph& graph, const TransformOptions& options);
 void fold_batch_norm(Graph& graph, const TransformOptions& options);
 void assign_layouts(Graph& graph, const TransformOptions& options);
+void pack_weights(Graph& graph, const TransformOptions& options);
 
 }  // namespace cuvil

@@ -1,0 +1,125 @@
+// compile() and what it returns.
+#include "driver/compile.hpp"
+
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+
+#include "python/bindings.hpp"
+#include "python/call.hpp"
+#include "support/error.hpp"
+
+namespace cuvil::python {
+
+namespace {
+
+// A size as Python sees it: an int, or the text of an expression.
+py::object dim_object(const Dim& d) {
+  if (auto constant = d.constant()) return py::int_(*constant);
+  return py::str(d.str());
+}
+
+py::tuple shape_object(const Shape& shape) {
+  py::tuple t(shape.size());
+  for (size_t i = 0; i < shape.size(); ++i) t[i] = dim_object(shape[i]);
+  return t;
+}
+
+py::list tensor_infos(const std::vector<TensorInfo>& infos) {
+  py::list list;
+  for (const TensorInfo& info : infos) {
+    list.append(py::make_tuple(info.name, std::string(name_of(info.type.dtype)), shape_object(info.type.shape)));
+  }
+  return list;
+}
+
+// The value with the given symbols, or None when it depends on others.
+py::object evaluate(const Dim& d, const std::map<std::string, int64_t>& symbols) {
+  for (const Dim& s : d.symbols()) {
+    if (!symbols.count(s.symbol_name())) return py::none();
+  }
+  return py::int_(d.evaluate([&](const std::string& name) { return symbols.at(name); }));
+}
+
+py::list kernel_rows(const Callable& self, const std::map<std::string, int64_t>& symbols) {
+  py::list rows;
+  for (const KernelInfo& k : self.model().kernels) {
+    py::dict row;
+    row["name"] = k.name;
+    row["description"] = k.description;
+    row["ops"] = k.ops;
+    row["sources"] = k.sources;
+    row["flops"] = evaluate(k.flops, symbols);
+    row["bytes"] = evaluate(k.bytes, symbols);
+    rows.append(row);
+  }
+  return rows;
+}
+
+py::object profile(Callable& self, const py::args& inputs) {
+  std::vector<PyObject*> arguments;
+  for (py::handle h : inputs) arguments.push_back(h.ptr());
+  std::vector<runtime::KernelSample> samples(2 * self.model().kernels.size() + 64);
+  runtime::KernelLog log = {samples.data(), static_cast<int64_t>(samples.size()), 0};
+  const auto begin = std::chrono::steady_clock::now();
+  py::object outputs = py::reinterpret_steal<py::object>(
+      self.call(arguments.data(), static_cast<Py_ssize_t>(arguments.size()), &log));
+  const auto end = std::chrono::steady_clock::now();
+  py::list rows;
+  for (int64_t i = 0; i < std::min(log.count, log.capacity); ++i) {
+    const runtime::KernelSample& s = samples[static_cast<size_t>(i)];
+    rows.append(py::make_tuple(s.kernel, s.begin_ns, s.end_ns));
+  }
+  return py::make_tuple(rows, std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
+}
+
+std::unique_ptr<Callable> compile_graph(const Graph& graph, const std::string& target, int threads,
+                                        const py::object& progress) {
+  CompileOptions options;
+  options.target = target;
+  options.compile_threads = threads;
+  if (!progress.is_none()) {
+    options.progress = [&progress](const std::string& step, double done) {
+      py::gil_scoped_acquire gil;
+      progress(step, done);
+    };
+  }
+  py::gil_scoped_release nogil;
+  return std::make_unique<Callable>(compile(graph.clone(), options));
+}
+
+}  // namespace
+
+void bind_compile(py::module_& m) {
+  py::class_<Callable>(m, "CompiledModel")
+      .def_property_readonly("run", [](py::object self) {
+        return py::reinterpret_steal<py::object>(Callable::make_function(self.ptr(), &self.cast<Callable&>()));
+      })
+      .def("profile", profile, "Runs once: ([(kernel, begin_ns, end_ns), ...], nanoseconds of the call)")
+      .def_property_readonly("inputs", [](const Callable& self) { return tensor_infos(self.model().inputs); })
+      .def_property_readonly("outputs", [](const Callable& self) { return tensor_infos(self.model().outputs); })
+      .def_property_readonly("symbols", [](const Callable& self) { return self.model().symbols; })
+      .def_property_readonly("target", [](const Callable& self) { return self.model().target; })
+      .def("kernels", kernel_rows, py::arg("symbols") = std::map<std::string, int64_t>())
+      .def("symbol_values", &Callable::symbol_values, py::arg("input_shapes"))
+      .def("arena_bytes",
+           [](const Callable& self, const std::map<std::string, int64_t>& symbols) {
+             return evaluate(self.model().memory.arena_bytes, symbols);
+           },
+           py::arg("symbols") = std::map<std::string, int64_t>())
+      .def_property_readonly("arena_text", [](const Callable& self) { return self.model().memory.arena_bytes.str(); })
+      .def_property_readonly("weight_bytes", [](const Callable& self) { return self.model().memory.weight_bytes; })
+      .def_property_readonly("code_bytes", [](const Callable& self) { return self.model().memory.code_bytes; })
+      .def_property_readonly("idle_arena_bytes", [](Callable& self) { return self.arenas().idle_bytes(); })
+      .def("trim", [](Callable& self) { self.arenas().trim(); }, "Frees the memory of idle arenas.")
+      .def_property_readonly("compile_times", [](const Callable& self) {
+        std::vector<std::pair<std::string, double>> times;
+        for (const auto& t : self.model().compile_times) times.emplace_back(t.step, t.seconds);
+        return times;
+      });
+  m.def("compile", compile_graph, py::arg("graph"), py::arg("target") = "", py::arg("threads") = 0,
+        py::arg("progress") = py::none());
+}
+
+}  // namespace cuvil::python

@@ -1,0 +1,69 @@
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "ir/builder.hpp"
+#include "ir/evaluate.hpp"
+#include "transform/pass.hpp"
+
+namespace cuvil {
+
+namespace {
+
+// A result larger than its constant operands is only worth storing while it is small.
+constexpr int64_t kLargestGrowth = int64_t{1} << 20;
+
+class Folder {
+ public:
+  explicit Folder(Graph& graph) : graph_(graph) {}
+
+  void run() {
+    std::vector<Node*> nodes;
+    for (const auto& node : graph_.nodes()) nodes.push_back(node.get());
+    for (Node* node : nodes) {
+      // Leaves and broadcasts stay: they cost nothing in a kernel, and a stored copy has to be read.
+      if (info(node->op).kind == OpKind::Leaf || node->op == Op::Broadcast || node->operands.empty()) continue;
+      if (!node->type().is_static()) continue;
+      std::optional<Tensor> value = fold(*node);
+      if (!value) continue;
+      Builder b(graph_);
+      b.set_source(node->source);
+      b.set_position(node);
+      graph_.replace_all_uses(node->result.get(), b.constant(std::move(*value)));
+    }
+    graph_.erase_dead_nodes();
+  }
+
+ private:
+  std::optional<Tensor> fold(const Node& node) {
+    std::vector<Tensor> operands;
+    int64_t stored = 0;
+    for (const Value* operand : node.operands) {
+      std::optional<Tensor> t = value_of(operand);
+      if (!t) return std::nullopt;
+      if (constant_of(operand)) stored += t->num_elements();
+      operands.push_back(std::move(*t));
+    }
+    if (node.type().num_elements().value() > std::max(stored, kLargestGrowth)) return std::nullopt;
+    return evaluate_node(node, operands, {});
+  }
+
+  // Constants, and small leaves and broadcasts of them.
+  std::optional<Tensor> value_of(const Value* v) {
+    if (const Tensor* t = constant_of(v)) return *t;
+    if (!v->producer || !v->type.is_static() || v->type.num_elements().value() > kLargestGrowth) return std::nullopt;
+    if (v->producer->op == Op::Iota) return evaluate_node(*v->producer, {}, {});
+    if (v->producer->op != Op::Broadcast) return std::nullopt;
+    std::optional<Tensor> inner = value_of(v->producer->operand(0));
+    if (!inner) return std::nullopt;
+    return evaluate_node(*v->producer, {*inner}, {});
+  }
+
+  Graph& graph_;
+};
+
+}  // namespace
+
+void fold_constants(Graph& graph, const TransformOptions&) { Folder(graph).run(); }
+
+}  // namespace cuvil

@@ -1,0 +1,65 @@
+#include "transform/pack.hpp"
+
+#include <functional>
+
+#include "ir/evaluate.hpp"
+#include "support/error.hpp"
+
+namespace cuvil {
+
+Tensor pack_constant(const Tensor& tensor, const std::function<Value*(Builder&, Value*)>& build) {
+  Graph graph;
+  Builder b(graph);
+  Value* in = graph.add_input("weight", tensor.type());
+  graph.add_output("packed", build(b, in));
+  return evaluate(graph, {tensor}).at(0);
+}
+
+int64_t panel_columns(int64_t columns, int64_t lanes, bool one_row) {
+  int64_t vectors = (columns + lanes - 1) / lanes;
+  int64_t most = one_row ? 4 : 2;
+  return lanes * (vectors < most ? vectors : most);
+}
+
+namespace {
+
+int64_t round_up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+Shape constants(const std::vector<int64_t>& v) { return Shape(v.begin(), v.end()); }
+
+}  // namespace
+
+Value* pack_matrix(Builder& b, const Tensor& matrix, int64_t nr) {
+  int64_t k = matrix.shape().at(0), n = matrix.shape().at(1), padded = round_up_to(n, nr);
+  Tensor panels = pack_constant(matrix, [&](Builder& p, Value* w) {
+    w = p.pad(w, {0, 0}, {0, padded - n}, 0);
+    return p.transpose(p.reshape(w, {k, padded / nr, nr}), {1, 0, 2});
+  });
+  Value* w = b.transpose(b.constant(std::move(panels)), {1, 0, 2});
+  return b.slice_axis(b.reshape(w, {k, padded}), 1, 0, n);
+}
+
+Value* pack_filter(Builder& b, const Tensor& filter, int64_t nr, int64_t bi) {
+  const std::vector<int64_t>& shape = filter.shape();
+  int64_t oc = shape.at(0), ic = shape.at(1), padded = round_up_to(oc, nr);
+  auto spatial = static_cast<int64_t>(shape.size()) - 2;
+  CUVIL_CHECK(ic % bi == 0, "input channels are not a multiple of their block");
+  // Split to [oc/nr, nr, ic/bi, bi, k…], then reorder.
+  std::vector<int64_t> split{padded / nr, nr, ic / bi, bi}, order{0, 2};
+  split.insert(split.end(), shape.begin() + 2, shape.end());
+  for (int64_t i = 0; i < spatial; ++i) order.push_back(4 + i);
+  order.insert(order.end(), {3, 1});
+  Tensor panels = pack_constant(filter, [&](Builder& p, Value* w) {
+    std::vector<Dim> none(shape.size(), Dim(0)), high = none;
+    high[0] = padded - oc;
+    return p.transpose(p.reshape(p.pad(w, none, high, 0), constants(split)), order);
+  });
+  std::vector<int64_t> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  std::vector<int64_t> logical = shape;
+  logical[0] = padded;
+  Value* w = b.reshape(b.transpose(b.constant(std::move(panels)), inverse), constants(logical));
+  return b.slice_axis(w, 0, 0, oc);
+}
+
+}  // namespace cuvil

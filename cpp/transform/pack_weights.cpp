@@ -1,0 +1,23 @@
+#include "transform/pack.hpp"
+#include "transform/pass.hpp"
+
+namespace cuvil {
+
+void pack_weights(Graph& graph, const TransformOptions& options) {
+  if (options.channel_block <= 1) return;
+  std::vector<Node*> nodes;
+  for (const auto& node : graph.nodes()) nodes.push_back(node.get());
+  for (Node* node : nodes) {
+    if (node->op != Op::Matmul) continue;
+    const Tensor* w = constant_of(node->operand(1));
+    if (!w || w->rank() != 2 || w->dtype() != DType::f32 || w->num_elements() == 0) continue;
+    Builder b(graph);
+    b.set_source(node->source);
+    b.set_position(node);
+    Dim rows = floor_div(node->type().num_elements(), w->shape()[1]);
+    int64_t nr = panel_columns(w->shape()[1], options.channel_block, rows == Dim(1));
+    node->operands[1] = pack_matrix(b, *w, nr);
+  }
+}
+
+}  // namespace cuvil

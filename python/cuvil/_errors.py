@@ -1,0 +1,23 @@
+"""Exceptions of Cuvil. The engine raises them too."""
+
+from __future__ import annotations
+
+
+class CompileError(Exception):
+    """The model or the request is at fault: the message names the node, the reason and the way out."""
+
+
+class InternalError(Exception):
+    """Cuvil is at fault. Please report it, with the message."""
+
+
+class LoadError(Exception):
+    """A stored artifact cannot be used here: damaged, or made for another machine or version."""
+
+
+class InputError(ValueError):
+    """An argument of a call does not fit the compiled model."""
+
+
+class ShapeError(InputError):
+    """An argument has another size than the compiled model expects."""

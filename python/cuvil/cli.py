@@ -1,0 +1,106 @@
+"""The ``cuvil`` command: demo, inspect, run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import cuvil
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; the exit status."""
+    options = make_parser().parse_args(arguments)
+    if options.threads is not None:
+        cuvil.set_num_threads(options.threads)
+    try:
+        status: int = options.run(options)
+        return status
+    except (cuvil.CompileError, OSError, ValueError, TypeError) as error:
+        print(f"cuvil: {error}", file=sys.stderr)
+        return 1
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    parser = argparse.ArgumentParser(prog="cuvil", description="Compiles trained models to native code and runs them.")
+    parser.add_argument("--version", action="version", version=f"cuvil {cuvil.__version__}")
+    parser.add_argument("--threads", type=int, help="threads of a run (default: CUVIL_NUM_THREADS, else all cores)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="compile the classifier that ships with Cuvil and try it")
+    demo.set_defaults(run=_demo)
+
+    inspect = commands.add_parser("inspect", help="show a model's inputs, outputs, kernels and memory")
+    inspect.add_argument("model", help="an ONNX file")
+    inspect.set_defaults(run=_inspect)
+
+    run = commands.add_parser("run", help="run a model once on arrays from files")
+    run.add_argument("model", help="an ONNX file")
+    run.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE.npy",
+        help="an input, in the model's order unless named; repeat for each. A .npz file gives all its arrays by name",
+    )
+    run.add_argument("--output", metavar="FILE.npz", help="write the outputs here (default: print a summary)")
+    run.set_defaults(run=_run)
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from cuvil.demo import run_demo
+
+    run_demo()
+    return 0
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from cuvil.demo import format_memory
+
+    model = cuvil.compile(options.model)
+    for kind, values in (("inputs", model.inputs), ("outputs", model.outputs)):
+        print(kind)
+        for value in values:
+            print(f"  {value}")
+    print("kernels")
+    print(model.explain())
+    print("memory")
+    print(format_memory(model.memory()))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    model = cuvil.compile(options.model)
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for item in options.input:
+        name, equals, path = item.rpartition("=")
+        loaded = np.load(path)
+        if equals:
+            named[name] = loaded
+        elif isinstance(loaded, np.ndarray):
+            positional.append(loaded)
+        else:
+            named.update({key: loaded[key] for key in loaded.files})
+    result = model(*positional, **named)
+    if isinstance(result, dict):
+        outputs = {str(name): np.asarray(value) for name, value in result.items()}
+    else:
+        values = result if isinstance(result, (tuple, list)) else (result,)
+        outputs = {f"output_{index}": np.asarray(value) for index, value in enumerate(values)}
+    if options.output:
+        np.savez(options.output, **outputs)
+    else:
+        for name, value in outputs.items():
+            print(f"{name}: {value.dtype} {list(value.shape)}")
+            print(value)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
