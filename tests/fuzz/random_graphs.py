@@ -1,8 +1,8 @@
 """Random graphs in text form, bounded and seeded, on which compiled code must agree with the reference evaluator.
 
-Two properties of every value are tracked so that agreement is decidable: a bound of its magnitude, so that nothing overflows
-or is amplified without limit, and whether it is *exact* (the same bits whatever the order of evaluation). Functions that jump
-(floor, comparisons, argmax) are only applied to exact values.
+Two properties of every value are tracked so that agreement is decidable: a bound of its magnitude, so that nothing
+overflows or is amplified without limit, and whether it is *exact* (the same bits whatever the order of evaluation).
+Functions that jump (floor, comparisons, argmax) are only applied to exact values.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class RandomGraph:
     outputs: list[Val]
     seed: int
 
-    def arrays(self, batch: int, special: bool = False) -> list[np.ndarray]:
-        """Inputs for a batch size; exact inputs are small integers. ``special`` puts NaN and inf among floats."""
+    def arrays(self, batch: int) -> list[np.ndarray]:
+        """Inputs for a batch size; exact inputs are small integers."""
         generator = np.random.default_rng(self.seed + 7919 * batch)
         made = []
         for value in self.inputs:

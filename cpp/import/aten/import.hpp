@@ -1,0 +1,13 @@
+// PyTorch's ATen graph (after decomposition) → Graph.
+#pragma once
+
+#include "import/aten/graph.hpp"
+#include "ir/graph.hpp"
+
+namespace cuvil::aten {
+
+/// Throws CompileError: one message that lists every unsupported operator with the nodes that use it, or the node whose
+/// arguments cannot be imported.
+Graph import_graph(const ExportedGraph& exported);
+
+}  // namespace cuvil::aten

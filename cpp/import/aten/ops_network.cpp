@@ -1,0 +1,281 @@
+// Convolutions, products, normalisation, pooling, attention.
+#include <cmath>
+#include <numeric>
+
+#include "import/aten/call.hpp"
+
+namespace cuvil::aten {
+
+namespace {
+
+Value* per_channel(Call& c, Value* v, size_t rank) {
+  Shape shape(rank - 1, Dim(1));
+  shape[0] = v->type.shape.at(0);
+  return c.b.reshape(v, shape);
+}
+
+std::vector<int64_t> both_sides(const std::vector<int64_t>& pads) {
+  std::vector<int64_t> both = pads;
+  both.insert(both.end(), pads.begin(), pads.end());
+  return both;
+}
+
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+void convolution(Call& c) {
+  Value* x = c.tensor(0);
+  Value* w = c.tensor(1);
+  if (c.boolean(6, "transposed")) c.fail("transposed convolution is not supported yet");
+  size_t spatial = w->type.shape.size() - 2;
+  bool unbatched = x->type.shape.size() == spatial + 1;
+  if (unbatched) x = c.b.unsqueeze(x, {0});
+  Value* y = c.b.conv(x, w, c.ints(3, "stride", spatial), both_sides(c.ints(4, "padding", spatial)), c.ints(5, "dilation", spatial),
+                      c.integer(8, "groups", 1));
+  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, per_channel(c, bias, spatial + 2));
+  c.set(unbatched ? c.b.squeeze(y, {0}) : y);
+}
+
+Value* transpose_last(Call& c, Value* v) {
+  std::vector<int64_t> perm(v->type.shape.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  if (perm.size() >= 2) std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return c.b.transpose(v, perm);
+}
+
+// Vectors become matrices for the product and lose the axis after it.
+Value* product(Call& c, Value* a, Value* b) {
+  bool row = a->type.rank() == 1, column = b->type.rank() == 1;
+  if (row) a = c.b.unsqueeze(a, {0});
+  if (column) b = c.b.unsqueeze(b, {1});
+  // [m…, k] × [k, n] is one product of all rows.
+  Value* y;
+  if (b->type.rank() == 2 && a->type.rank() > 2) {
+    Shape shape = a->type.shape;
+    Dim k = shape.back(), rows = 1;
+    for (size_t i = 0; i + 1 < shape.size(); ++i) rows = rows * shape[i];
+    shape.back() = b->type.shape[1];
+    y = c.b.reshape(c.b.matmul(c.b.reshape(a, {rows, k}), b), shape);
+  } else {
+    y = c.b.matmul(a, b);
+  }
+  if (column) y = c.b.squeeze(y, {-1});
+  if (row) y = c.b.squeeze(y, {column ? -1 : -2});
+  return y;
+}
+
+void matmul(Call& c) { c.set(product(c, c.tensor(0), c.tensor(1))); }
+
+void linear(Call& c) {
+  Value* y = product(c, c.tensor(0), transpose_last(c, c.tensor(1)));
+  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, bias);
+  c.set(y);
+}
+
+// beta · input + alpha · (a × b)
+void add_product(Call& c) {
+  DType t = c.result_dtype();
+  Value* y = product(c, c.tensor(1), c.tensor(2));
+  if (c.has(4, "alpha") && c.real(4, "alpha") != 1) y = c.b.mul(y, c.operand(4, t, "alpha"));
+  Value* bias = c.tensor(0);
+  if (c.has(3, "beta")) {
+    double beta = c.real(3, "beta");
+    if (beta == 0) {
+      c.set(y);
+      return;
+    }
+    if (beta != 1) bias = c.b.mul(bias, c.operand(3, t, "beta"));
+  }
+  c.set(c.b.add(y, bias));
+}
+
+// Half types are normalised in f32, as PyTorch does.
+Value* widened(Call& c, Value* v) {
+  if (!v) return nullptr;
+  return size_of(v->type.dtype) == 2 ? c.b.cast(v, DType::f32) : v;
+}
+
+// input, normalized_shape, weight, bias, eps → (output, mean, rstd)
+void layer_norm(Call& c) {
+  Value* x = c.tensor(0);
+  auto axis = static_cast<int>(x->type.shape.size() - c.sizes(1).size());
+  c.set(c.b.layer_norm(widened(c, x), axis, widened(c, c.optional_tensor(2, "weight")), widened(c, c.optional_tensor(3, "bias")),
+                       c.real(4, "eps", 1e-5)));
+  c.skip();
+  c.skip();
+}
+
+void rms_norm(Call& c) {
+  Value* x = widened(c, c.tensor(0));
+  size_t count = c.sizes(1).size(), rank = x->type.shape.size();
+  std::vector<int64_t> axes(count);
+  std::iota(axes.begin(), axes.end(), static_cast<int64_t>(rank - count));
+  double epsilon = c.real(3, "eps", c.tensor(0)->type.dtype == DType::f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
+  Value* y = c.b.mul(x, c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, c.b.mean(c.b.mul(x, x), axes, true), epsilon)));
+  if (Value* scale = c.optional_tensor(2, "weight")) y = c.b.mul(y, widened(c, scale));
+  c.set(y);
+}
+
+// input, weight, bias, running_mean, running_var, momentum, eps → (output, …)
+void batch_norm_inference(Call& c) {
+  c.set(c.b.batch_norm(c.tensor(0), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"), c.tensor(3, "running_mean"),
+                       c.tensor(4, "running_var"), c.real(6, "eps", 1e-5)));
+  c.skip();
+  c.skip();
+}
+
+// input, weight, bias, N, C, HxW, groups, eps → (output, mean, rstd)
+void native_group_norm(Call& c) {
+  c.set(c.b.group_norm(c.tensor(0), c.integer(6, "group"), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"), c.real(7, "eps")));
+  c.skip();
+  c.skip();
+}
+void group_norm(Call& c) {
+  c.set(c.b.group_norm(c.tensor(0), c.integer(1, "num_groups"), c.optional_tensor(2, "weight"), c.optional_tensor(3, "bias"),
+                       c.real(4, "eps", 1e-5)));
+}
+
+struct Pool {
+  Value* x;
+  bool unbatched;
+  size_t spatial;
+  std::vector<int64_t> window, strides;
+};
+Pool pool_of(Call& c, size_t spatial) {
+  Value* x = c.tensor(0);
+  bool unbatched = x->type.shape.size() == spatial + 1;
+  if (unbatched) x = c.b.unsqueeze(x, {0});
+  Pool p{x, unbatched, spatial, c.ints(1, "kernel_size", spatial), c.ints(2, "stride", spatial)};
+  if (p.strides.empty()) p.strides = p.window;
+  return p;
+}
+std::vector<int64_t> or_default(std::vector<int64_t> v, size_t n, int64_t value) {
+  return v.empty() ? std::vector<int64_t>(n, value) : v;
+}
+
+template <int spatial>
+void max_pool(Call& c) {
+  Pool p = pool_of(c, spatial);
+  std::vector<int64_t> pads = or_default(c.ints(3, "padding", spatial), spatial, 0);
+  Value* y = c.b.max_pool(p.x, p.window, p.strides, both_sides(pads), or_default(c.ints(4, "dilation", spatial), spatial, 1),
+                          c.boolean(5, "ceil_mode"));
+  c.set(p.unbatched ? c.b.squeeze(y, {0}) : y);
+  c.skip();
+}
+
+template <int spatial>
+void avg_pool(Call& c) {
+  Pool p = pool_of(c, spatial);
+  std::vector<int64_t> pads = or_default(c.ints(3, "padding", spatial), spatial, 0);
+  Value* y = c.b.avg_pool(p.x, p.window, p.strides, both_sides(pads), c.boolean(4, "ceil_mode"), c.boolean(5, "count_include_pad", true),
+                          c.integer(6, "divisor_override", 0));
+  c.set(p.unbatched ? c.b.squeeze(y, {0}) : y);
+}
+
+void adaptive_avg_pool(Call& c) {
+  Value* x = c.tensor(0);
+  Shape out = c.result_shape();
+  size_t rank = out.size();
+  std::vector<int64_t> global, window;
+  bool divisible = true;
+  for (size_t axis = rank - c.sizes(1).size(); axis < rank; ++axis) {
+    if (out[axis] == Dim(1)) global.push_back(static_cast<int64_t>(axis));
+    auto w = exact_div(x->type.shape[axis], out[axis]);
+    divisible &= w && w->is_constant();
+    window.push_back(w && w->is_constant() ? w->value() : 0);
+  }
+  if (global.size() == c.sizes(1).size()) {
+    c.set(c.b.mean(x, global, true));
+  } else if (divisible) {
+    c.set(c.b.avg_pool(x, window, window, std::vector<int64_t>(2 * window.size(), 0), false, true));
+  } else {
+    c.fail("adaptive pooling to a size that does not divide the input's is not supported yet");
+  }
+}
+
+// query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+void attention(Call& c) {
+  Value* q = c.tensor(0);
+  Value* k = c.tensor(1);
+  Value* v = c.tensor(2);
+  if (c.real(4, "dropout_p", 0) != 0) c.fail("dropout in attention is for training");
+  const Dim& d = q->type.shape.back();
+  double scale = c.has(6, "scale") ? c.real(6, "scale") : 1 / std::sqrt(static_cast<double>(d.value()));
+  if (c.boolean(7, "enable_gqa")) {
+    // Each key and value head serves a group of query heads.
+    auto spread = [&](Value* x) {
+      size_t rank = x->type.shape.size(), heads = rank - 3;
+      auto group = exact_div(q->type.shape[heads], x->type.shape[heads]);
+      if (!group) c.fail("query heads are not a multiple of key heads");
+      Shape ones = x->type.shape, wide, joined = x->type.shape;
+      ones.insert(ones.begin() + static_cast<long>(heads) + 1, Dim(1));
+      wide = ones;
+      wide[heads + 1] = *group;
+      joined[heads] = q->type.shape[heads];
+      return c.b.reshape(c.b.broadcast(c.b.reshape(x, ones), wide), joined);
+    };
+    k = spread(k);
+    v = spread(v);
+  }
+  c.set(c.b.attention(q, k, v, c.optional_tensor(3, "attn_mask"), c.boolean(5, "is_causal"), scale));
+}
+
+void glu(Call& c) {
+  Value* x = c.tensor(0);
+  int axis = c.axis(1, "dim", x, -1);
+  const Dim size = x->type.shape[static_cast<size_t>(axis)];
+  Dim half = floor_div(size, 2);
+  c.set(c.b.mul(c.b.slice_axis(x, axis, 0, half), c.b.unary(Fn::Sigmoid, c.b.slice_axis(x, axis, half, size))));
+}
+
+void pixel_shuffle(Call& c) {
+  Value* x = c.tensor(0);
+  int64_t r = c.integer(1, "upscale_factor");
+  const Shape& s = x->type.shape;
+  size_t n = s.size();
+  Shape lead(s.begin(), s.end() - 3), split = lead;
+  split.insert(split.end(), {floor_div(s[n - 3], r * r), r, r, s[n - 2], s[n - 1]});
+  std::vector<int64_t> perm(lead.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  auto base = static_cast<int64_t>(lead.size());
+  for (int64_t p : {0, 3, 1, 4, 2}) perm.push_back(base + p);
+  c.set(c.b.reshape(c.b.transpose(c.b.reshape(x, split), perm), c.result_shape()));
+}
+
+}  // namespace
+
+std::vector<Row> network_rows() {
+  return {
+      {"aten.convolution.default", convolution},
+      {"aten.mm.default", matmul},
+      {"aten.bmm.default", matmul},
+      {"aten.mv.default", matmul},
+      {"aten.dot.default", matmul},
+      {"aten.matmul.default", matmul},
+      {"aten.linear.default", linear},
+      {"aten.addmm.default", add_product},
+      {"aten.addmv.default", add_product},
+      {"aten.baddbmm.default", add_product},
+      {"aten.native_layer_norm.default", layer_norm},
+      {"aten.layer_norm.default", layer_norm},
+      {"aten.rms_norm.default", rms_norm},
+      {"aten._fused_rms_norm.default", rms_norm},
+      {"aten._native_batch_norm_legit_no_training.default", batch_norm_inference},
+      {"aten.native_group_norm.default", native_group_norm},
+      {"aten.group_norm.default", group_norm},
+      {"aten.max_pool1d.default", max_pool<1>},
+      {"aten.max_pool2d.default", max_pool<2>},
+      {"aten.max_pool2d_with_indices.default", max_pool<2>},
+      {"aten.max_pool3d_with_indices.default", max_pool<3>},
+      {"aten.avg_pool1d.default", avg_pool<1>},
+      {"aten.avg_pool2d.default", avg_pool<2>},
+      {"aten.avg_pool3d.default", avg_pool<3>},
+      {"aten._adaptive_avg_pool2d.default", adaptive_avg_pool},
+      {"aten._adaptive_avg_pool3d.default", adaptive_avg_pool},
+      {"aten.adaptive_avg_pool1d.default", adaptive_avg_pool},
+      {"aten.adaptive_avg_pool2d.default", adaptive_avg_pool},
+      {"aten.scaled_dot_product_attention.default", attention},
+      {"aten.glu.default", glu},
+      {"aten.pixel_shuffle.default", pixel_shuffle},
+  };
+}
+
+}  // namespace cuvil::aten

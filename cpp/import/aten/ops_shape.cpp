@@ -1,0 +1,317 @@
+// Operators that move elements.
+#include <algorithm>
+#include <numeric>
+
+#include "import/aten/call.hpp"
+#include "support/error.hpp"
+
+namespace cuvil::aten {
+
+namespace {
+
+// PyTorch knows the result's shape, -1 and all.
+void reshape(Call& c) { c.set(c.b.reshape(c.tensor(0), c.result_shape())); }
+
+void permute(Call& c) { c.set(c.b.transpose(c.tensor(0), c.ints(1, "dims"))); }
+
+void swap_axes(Call& c) {
+  Value* x = c.tensor(0);
+  std::vector<int64_t> perm(x->type.shape.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  if (!perm.empty()) std::swap(perm[static_cast<size_t>(c.axis(1, "dim0", x))], perm[static_cast<size_t>(c.axis(2, "dim1", x))]);
+  c.set(c.b.transpose(x, perm));
+}
+
+void matrix_transpose(Call& c) {
+  Value* x = c.tensor(0);
+  c.set(x->type.rank() < 2 ? x : c.b.transpose(x, {1, 0}));
+}
+
+void expand(Call& c) { c.set(c.b.broadcast(c.tensor(0), c.result_shape())); }
+
+// Bound of a slice: negative ones count from the end, then both are clamped to the axis.
+Dim clamp_bound(const Dim& bound, const Dim& size) {
+  if (bound == size) return bound;
+  Dim at = bound;
+  if (auto v = bound.constant()) {
+    if (*v == INT64_MAX) return size;
+    if (*v < 0) at = size + bound;
+  }
+  return minimum(maximum(at, 0), size);
+}
+
+void slice(Call& c) {
+  Value* x = c.tensor(0);
+  int axis = c.axis(1, "dim", x, 0);
+  const Dim& size = x->type.shape[static_cast<size_t>(axis)];
+  Dim start = clamp_bound(c.optional_size(2, "start").value_or(Dim(0)), size);
+  Dim end = clamp_bound(c.optional_size(3, "end").value_or(Dim(INT64_MAX)), size);
+  int64_t step = c.integer(4, "step", 1);
+  c.set(c.b.slice_axis(x, axis, start, maximum(end, start), step));
+}
+
+void select(Call& c) {
+  Value* x = c.tensor(0);
+  int axis = c.axis(1, "dim", x);
+  Dim at = c.size(2, "index");
+  if (auto v = at.constant(); v && *v < 0) at = x->type.shape[static_cast<size_t>(axis)] + at;
+  c.set(c.b.squeeze(c.b.slice_axis(x, axis, at, at + 1), {axis}));
+}
+
+void narrow(Call& c) {
+  Value* x = c.tensor(0);
+  int axis = c.axis(1, "dim", x);
+  Dim start = c.size(2, "start");
+  if (auto v = start.constant(); v && *v < 0) start = x->type.shape[static_cast<size_t>(axis)] + start;
+  c.set(c.b.slice_axis(x, axis, start, start + c.size(3, "length")));
+}
+
+void concat(Call& c) {
+  std::vector<Value*> parts;
+  // PyTorch skips the old-style empty tensor of shape [0].
+  for (Value* v : c.tensors(0)) {
+    if (v->type.rank() == 1 && v->type.shape[0] == Dim(0) && c.result_shape().size() != 1) continue;
+    parts.push_back(c.b.cast(v, c.result_dtype()));
+  }
+  c.set(c.b.concat(parts, c.axis(1, "dim", parts.at(0), 0)));
+}
+
+void stack(Call& c) {
+  std::vector<Value*> parts;
+  int64_t axis = c.integer(1, "dim", 0);
+  if (axis < 0) axis += static_cast<int64_t>(c.result_shape().size());
+  for (Value* v : c.tensors(0)) parts.push_back(c.b.unsqueeze(c.b.cast(v, c.result_dtype()), {axis}));
+  c.set(c.b.concat(parts, static_cast<int>(axis)));
+}
+
+// All forms of split: the outputs' shapes tell the sizes.
+void split(Call& c) {
+  Value* x = c.tensor(0);
+  int axis = c.axis(2, "dim", x, 0);
+  Dim at = 0;
+  for (size_t i = 0; i < c.node().outputs.size(); ++i) {
+    Dim size = c.result_shape(i)[static_cast<size_t>(axis)];
+    c.set(c.b.slice_axis(x, axis, at, at + size));
+    at = at + size;
+  }
+}
+
+void unbind(Call& c) {
+  Value* x = c.tensor(0);
+  int axis = c.axis(1, "dim", x, 0);
+  for (size_t i = 0; i < c.node().outputs.size(); ++i) {
+    auto at = static_cast<int64_t>(i);
+    c.set(c.b.squeeze(c.b.slice_axis(x, axis, at, at + 1), {axis}));
+  }
+}
+
+void repeat(Call& c) {
+  Value* x = c.tensor(0);
+  std::vector<Dim> times = c.sizes(1);
+  size_t skip = times.size() - x->type.shape.size();
+  // Each axis d becomes [times, d] by broadcasting, then one axis again.
+  Shape with_ones, wide;
+  for (size_t i = 0; i < times.size(); ++i) {
+    Dim d = i < skip ? Dim(1) : x->type.shape[i - skip];
+    with_ones.push_back(1);
+    with_ones.push_back(d);
+    wide.push_back(times[i]);
+    wide.push_back(d);
+  }
+  c.set(c.b.reshape(c.b.broadcast(c.b.reshape(x, with_ones), wide), c.result_shape()));
+}
+
+void flip(Call& c) {
+  Value* x = c.tensor(0);
+  for (int64_t axis : c.ints(1)) {
+    if (axis < 0) axis += x->type.rank();
+    const Dim& size = x->type.shape.at(static_cast<size_t>(axis));
+    x = c.b.slice_axis(x, static_cast<int>(axis), size - 1, -1, -1);
+  }
+  c.set(x);
+}
+
+void roll(Call& c) {
+  Value* x = c.tensor(0);
+  std::vector<int64_t> shifts = c.ints(1), axes = c.ints(2);
+  Shape original = x->type.shape;
+  if (axes.empty()) {
+    x = c.b.reshape(x, {x->type.num_elements()});
+    axes = {0};
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int axis = static_cast<int>(axes[i] < 0 ? axes[i] + x->type.rank() : axes[i]);
+    const Dim& size = x->type.shape.at(static_cast<size_t>(axis));
+    if (size == Dim(0)) continue;
+    Dim cut = floor_mod(size - shifts.at(i), size);
+    x = c.b.concat({c.b.slice_axis(x, axis, cut, size), c.b.slice_axis(x, axis, 0, cut)}, axis);
+  }
+  c.set(c.b.reshape(x, original));
+}
+
+void constant_pad(Call& c) {
+  Value* x = c.tensor(0);
+  std::vector<Dim> pads = c.sizes(1);
+  size_t rank = x->type.shape.size();
+  std::vector<Dim> low(rank, Dim(0)), high(rank, Dim(0));
+  for (size_t i = 0; i < pads.size() / 2; ++i) {
+    // Negative padding cuts.
+    size_t axis = rank - 1 - i;
+    Dim before = pads[2 * i], after = pads[2 * i + 1];
+    const Dim size = x->type.shape[axis];
+    Dim start = 0, limit = size;
+    if (auto v = before.constant(); v && *v < 0) start = -before;
+    if (auto v = after.constant(); v && *v < 0) limit = size + after;
+    x = c.b.slice_axis(x, static_cast<int>(axis), start, limit);
+    low[axis] = start == Dim(0) ? before : Dim(0);
+    high[axis] = limit == size ? after : Dim(0);
+  }
+  c.set(c.b.pad(x, low, high, c.real(2, "value", 0)));
+}
+
+void index_select(Call& c) {
+  Value* x = c.tensor(0);
+  c.set(c.b.gather(x, c.tensor(2), c.axis(1, "dim", x)));
+}
+
+void gather(Call& c) {
+  Value* x = c.tensor(0);
+  Value* index = c.tensor(2);
+  if (x->type.rank() == 0) {
+    c.set(c.b.reshape(x, index->type.shape));
+    return;
+  }
+  c.set(c.b.node(Op::GatherElements, {x, index}, {{"axis", int64_t{c.axis(1, "dim", x)}}}));
+}
+
+void embedding(Call& c) { c.set(c.b.gather(c.tensor(0), c.tensor(1), 0)); }
+
+// x[i0, i1, …] with integer tensors, of which the leading ones may be absent; they broadcast together.
+void index(Call& c) {
+  Value* x = c.tensor(0);
+  const Argument* list = c.argument(1);
+  std::vector<size_t> axes;
+  std::vector<Value*> indices;
+  for (size_t i = 0; i < list->list.size(); ++i) {
+    if (list->list[i].kind == Argument::Kind::None) continue;
+    axes.push_back(i);
+    indices.push_back(c.list_tensor(1, i));
+    if (indices.back()->type.dtype == DType::boolean) {
+      c.fail("a boolean index gives a size that depends on data, which is not supported yet");
+    }
+  }
+  for (size_t i = 1; i < axes.size(); ++i) {
+    if (axes[i] != axes[i - 1] + 1) c.fail("indexing with a slice between tensors is not supported yet");
+  }
+  if (axes.size() == 1) {
+    c.set(c.b.gather(x, indices[0], static_cast<int>(axes[0])));
+    return;
+  }
+  // Several axes become one: their sizes and indices are combined in row-major order.
+  Shape shape = x->type.shape, joint(shape.begin(), shape.begin() + static_cast<long>(axes[0]));
+  Dim size = 1;
+  Value* combined = nullptr;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Dim& n = shape[axes[i]];
+    Value* at = c.b.cast(indices[i], DType::i64);
+    Value* extent = c.b.dim_value(n);
+    // Python's negative indices count from the end of their own axis.
+    at = c.b.select(c.b.binary(Fn::Lt, at, c.b.scalar_int(DType::i64, 0)), c.b.add(at, extent), at);
+    combined = combined ? c.b.add(c.b.mul(combined, extent), at) : at;
+    size = size * n;
+  }
+  joint.push_back(size);
+  joint.insert(joint.end(), shape.begin() + static_cast<long>(axes.back()) + 1, shape.end());
+  c.set(c.b.gather(c.b.reshape(x, joint), combined, static_cast<int>(axes[0])));
+}
+
+// Source position of each output element of nearest-neighbour resizing.
+Value* nearest_positions(Call& c, const Dim& in, const Dim& out, std::optional<double> scale) {
+  Value* at = c.b.iota({out}, 0, DType::f32);
+  Value* ratio = scale ? c.b.scalar(DType::f32, 1 / *scale)
+                       : c.b.div(c.b.cast(c.b.dim_value(in), DType::f32), c.b.cast(c.b.dim_value(out), DType::f32));
+  Value* source = c.b.cast(c.b.unary(Fn::Floor, c.b.mul(at, ratio)), DType::i64);
+  return c.b.binary(Fn::Min, source, c.b.sub(c.b.dim_value(in), c.b.scalar_int(DType::i64, 1)));
+}
+
+void upsample_nearest(Call& c) {
+  Value* x = c.tensor(0);
+  Shape out = c.result_shape();
+  for (size_t axis = 2; axis < out.size(); ++axis) {
+    const Dim& in = x->type.shape[axis];
+    auto factor = exact_div(out[axis], in);
+    if (factor && factor->is_constant()) {
+      // A whole factor repeats elements.
+      Shape ones = x->type.shape, wide, joined = x->type.shape;
+      ones.insert(ones.begin() + static_cast<long>(axis) + 1, Dim(1));
+      wide = ones;
+      wide[axis + 1] = *factor;
+      joined[axis] = out[axis];
+      x = c.b.reshape(c.b.broadcast(c.b.reshape(x, ones), wide), joined);
+    } else {
+      x = c.b.gather(x, nearest_positions(c, in, out[axis], std::nullopt), static_cast<int>(axis));
+    }
+  }
+  c.set(x);
+}
+
+void diagonal_mask(Call& c, bool upper) {
+  Value* x = c.tensor(0);
+  size_t rank = x->type.shape.size();
+  Shape square{x->type.shape[rank - 2], x->type.shape[rank - 1]};
+  Value* column = c.b.iota(square, 1, DType::i64);
+  Value* limit = c.b.add(c.b.iota(square, 0, DType::i64), c.b.scalar_int(DType::i64, c.integer(1, "diagonal", 0)));
+  Value* keep = c.b.binary(upper ? Fn::Ge : Fn::Le, column, limit);
+  DType t = x->type.dtype;
+  c.set(c.b.select(keep, x, is_float(t) ? c.b.scalar(t, 0) : c.b.scalar_int(t, 0)));
+}
+void tril(Call& c) { diagonal_mask(c, false); }
+void triu(Call& c) { diagonal_mask(c, true); }
+
+void copy(Call& c) { c.set(c.b.broadcast(c.operand(1, c.result_dtype()), c.result_shape())); }
+
+}  // namespace
+
+std::vector<Row> shape_rows() {
+  return {
+      {"aten.view.default", reshape},
+      {"aten.reshape.default", reshape},
+      {"aten._unsafe_view.default", reshape},
+      {"aten.flatten.using_ints", reshape},
+      {"aten.unflatten.int", reshape},
+      {"aten.squeeze.default", reshape},
+      {"aten.squeeze.dim", reshape},
+      {"aten.squeeze.dims", reshape},
+      {"aten.unsqueeze.default", reshape},
+      {"aten.permute.default", permute},
+      {"aten.transpose.int", swap_axes},
+      {"aten.t.default", matrix_transpose},
+      {"aten.expand.default", expand},
+      {"aten.expand_as.default", expand},
+      {"aten.slice.Tensor", slice},
+      {"aten.select.int", select},
+      {"aten.narrow.default", narrow},
+      {"aten.cat.default", concat},
+      {"aten.stack.default", stack},
+      {"aten.split.Tensor", split},
+      {"aten.split_with_sizes.default", split},
+      {"aten.chunk.default", split},
+      {"aten.unbind.int", unbind},
+      {"aten.repeat.default", repeat},
+      {"aten.flip.default", flip},
+      {"aten.roll.default", roll},
+      {"aten.constant_pad_nd.default", constant_pad},
+      {"aten.index_select.default", index_select},
+      {"aten.gather.default", gather},
+      {"aten.embedding.default", embedding},
+      {"aten.index.Tensor", index},
+      {"aten.upsample_nearest1d.vec", upsample_nearest},
+      {"aten.upsample_nearest2d.vec", upsample_nearest},
+      {"aten.upsample_nearest2d.default", upsample_nearest},
+      {"aten.tril.default", tril},
+      {"aten.triu.default", triu},
+      {"aten.copy.default", copy},
+  };
+}
+
+}  // namespace cuvil::aten
