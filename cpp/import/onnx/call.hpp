@@ -1,0 +1,81 @@
+// One node of an ONNX graph, as the functions that lower operators see it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "import/onnx/model.hpp"
+#include "ir/builder.hpp"
+
+namespace cuvil::onnx {
+
+/// Small integer tensors (rank 0 or 1) whose elements are known as sizes, by value: what computes shapes.
+using KnownSizes = std::map<const Value*, std::vector<Dim>>;
+
+class Call {
+ public:
+  Call(Builder& builder, const NodeProto& node, std::vector<Value*> inputs, int64_t opset, const Source& source, KnownSizes& known)
+      : b(builder), node_(node), inputs_(std::move(inputs)), opset_(opset), source_(source), known_(known) {}
+
+  Builder& b;
+
+  const NodeProto& node() const { return node_; }
+  int64_t opset() const { return opset_; }
+  size_t input_count() const { return inputs_.size(); }
+  Value* input(size_t i) const;
+  Value* optional_input(size_t i) const { return i < inputs_.size() ? inputs_[i] : nullptr; }
+  const std::vector<Value*>& inputs() const { return inputs_; }
+
+  const AttributeProto* attribute(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t fallback) const;
+  double real(std::string_view name, double fallback) const;
+  std::string text(std::string_view name, std::string_view fallback) const;
+  std::vector<int64_t> ints(std::string_view name, std::vector<int64_t> fallback = {}) const;
+  Tensor tensor(std::string_view name) const;
+  /// Wrapped to be non-negative.
+  int64_t axis(std::string_view name, int64_t fallback, const Value* of) const;
+  int64_t wrap_axis(int64_t axis, int64_t rank) const;
+
+  /// The elements of an integer input as sizes, if they are known.
+  std::optional<std::vector<Dim>> sizes_of(const Value* v) const;
+  std::vector<Dim> sizes(size_t i) const;
+  std::vector<int64_t> constants(size_t i) const;
+  double constant_real(size_t i) const;
+  /// An i64 vector (or rank-0) of known sizes.
+  Value* from_sizes(std::vector<Dim> sizes, bool scalar = false);
+
+  Value* zero(DType t) { return is_float(t) ? b.scalar(t, 0) : b.scalar_int(t, 0); }
+  Value* number(DType t, double v) { return is_float(t) ? b.scalar(t, v) : b.scalar_int(t, static_cast<int64_t>(v)); }
+
+  void set(Value* v) { results.push_back(v); }
+  std::vector<Value*> results;
+
+  [[noreturn]] void fail(const std::string& why) const;
+  std::string describe() const;
+
+ private:
+  const NodeProto& node_;
+  std::vector<Value*> inputs_;
+  int64_t opset_;
+  const Source& source_;
+  KnownSizes& known_;
+};
+
+using Lowering = void (*)(Call&);
+struct Row {
+  const char* op;
+  Lowering lower;
+};
+
+/// The rows of each family; together they are the table of supported operators of the default domain.
+std::vector<Row> pointwise_rows();
+std::vector<Row> shape_rows();
+std::vector<Row> reduction_rows();
+std::vector<Row> network_rows();
+
+/// Keeps known sizes through an op on shapes (Gather, Concat, Add, …), if all its inputs are known.
+void propagate_sizes(Call& call);
+
+}  // namespace cuvil::onnx

@@ -1,0 +1,409 @@
+// Operators that move elements, make tensors, or work on shapes.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "import/onnx/call.hpp"
+
+namespace cuvil::onnx {
+
+namespace {
+
+// Axes given as an attribute up to some opset, and as an input after it.
+std::vector<int64_t> axes_of(Call& c, size_t input) {
+  if (c.optional_input(input)) return c.constants(input);
+  return c.ints("axes");
+}
+
+void constant(Call& c) {
+  for (const AttributeProto& a : c.node().attributes) {
+    if (a.name == "value") {
+      c.set(c.b.constant(c.tensor("value")));
+    } else if (a.name == "value_float") {
+      c.set(c.b.scalar(DType::f32, static_cast<double>(a.f)));
+    } else if (a.name == "value_int") {
+      c.set(c.b.scalar_int(DType::i64, a.i));
+    } else if (a.name == "value_floats") {
+      Tensor t(DType::f32, {static_cast<int64_t>(a.floats.size())});
+      for (size_t i = 0; i < a.floats.size(); ++i) t.mutable_as<float>()[i] = a.floats[i];
+      c.set(c.b.constant(t));
+    } else if (a.name == "value_ints") {
+      Tensor t(DType::i64, {static_cast<int64_t>(a.ints.size())});
+      for (size_t i = 0; i < a.ints.size(); ++i) t.mutable_as<int64_t>()[i] = a.ints[i];
+      c.set(c.b.constant(t));
+    } else {
+      c.fail("a constant of kind '" + std::string(a.name) + "' is not supported");
+    }
+    return;
+  }
+  c.fail("has no value");
+}
+
+void constant_of_shape(Call& c) {
+  Tensor value = c.attribute("value") ? c.tensor("value") : Tensor::scalar(DType::f32, 0);
+  if (value.num_elements() != 1) c.fail("value must have one element");
+  c.set(c.b.broadcast(c.b.constant(value.reshaped({})), c.sizes(0)));
+}
+
+void shape(Call& c) {
+  const Shape& s = c.input(0)->type.shape;
+  auto rank = static_cast<int64_t>(s.size());
+  auto clamp = [&](int64_t v) { return std::clamp<int64_t>(v < 0 ? v + rank : v, 0, rank); };
+  int64_t start = clamp(c.integer("start", 0)), end = clamp(c.integer("end", rank));
+  std::vector<Dim> part;
+  for (int64_t i = start; i < end; ++i) part.push_back(s[static_cast<size_t>(i)]);
+  c.set(c.from_sizes(part));
+}
+
+void size(Call& c) { c.set(c.from_sizes({c.input(0)->type.num_elements()}, true)); }
+
+void reshape(Call& c) {
+  Value* x = c.input(0);
+  std::vector<Dim> wanted;
+  if (c.opset() < 5) {
+    for (int64_t d : c.ints("shape")) wanted.push_back(d);
+  } else {
+    wanted = c.sizes(1);
+  }
+  bool allow_zero = c.integer("allowzero", 0);
+  Dim known = 1;
+  std::optional<size_t> open;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i] == Dim(0) && !allow_zero) {
+      if (i >= x->type.shape.size()) c.fail("size 0 copies an axis that the input does not have");
+      wanted[i] = x->type.shape[i];
+    }
+    if (wanted[i] == Dim(-1)) {
+      if (open) c.fail("two sizes of -1");
+      open = i;
+    } else {
+      known = known * wanted[i];
+    }
+  }
+  if (open) {
+    Dim total = x->type.num_elements();
+    auto rest = exact_div(total, known);
+    if (!rest && known.is_constant() && known.value() > 0) rest = floor_div(total, known);
+    if (!rest) c.fail("cannot infer the size -1 of " + shape_str(wanted) + " from " + x->type.str());
+    wanted[*open] = *rest;
+  }
+  c.set(c.b.reshape(x, wanted));
+}
+
+void flatten(Call& c) {
+  Value* x = c.input(0);
+  int64_t rank = x->type.rank(), axis = c.integer("axis", 1);
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis > rank) c.fail("axis out of range");
+  Dim before = 1, after = 1;
+  for (int64_t i = 0; i < rank; ++i) (i < axis ? before : after) = (i < axis ? before : after) * x->type.shape[static_cast<size_t>(i)];
+  c.set(c.b.reshape(x, {before, after}));
+}
+
+void squeeze(Call& c) {
+  Value* x = c.input(0);
+  std::vector<int64_t> axes = axes_of(c, 1);
+  if (axes.empty()) {
+    for (size_t i = 0; i < x->type.shape.size(); ++i) {
+      if (x->type.shape[i] == Dim(1)) axes.push_back(static_cast<int64_t>(i));
+    }
+  }
+  c.set(c.b.squeeze(x, axes));
+}
+void unsqueeze(Call& c) { c.set(c.b.unsqueeze(c.input(0), axes_of(c, 1))); }
+
+void transpose(Call& c) {
+  Value* x = c.input(0);
+  std::vector<int64_t> perm = c.ints("perm");
+  if (perm.empty()) {
+    perm.resize(x->type.shape.size());
+    std::iota(perm.rbegin(), perm.rend(), 0);
+  }
+  c.set(c.b.transpose(x, perm));
+}
+
+void expand(Call& c) {
+  Value* x = c.input(0);
+  c.set(c.b.broadcast(x, broadcast_shapes(x->type.shape, c.sizes(1))));
+}
+
+void tile(Call& c) {
+  Value* x = c.input(0);
+  std::vector<Dim> times = c.sizes(1);
+  Shape ones, wide, joined;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const Dim& d = x->type.shape.at(i);
+    ones.insert(ones.end(), {Dim(1), d});
+    wide.insert(wide.end(), {times[i], d});
+    joined.push_back(times[i] * d);
+  }
+  c.set(c.b.reshape(c.b.broadcast(c.b.reshape(x, ones), wide), joined));
+}
+
+void concat(Call& c) {
+  std::vector<Value*> parts;
+  for (size_t i = 0; i < c.input_count(); ++i) parts.push_back(c.input(i));
+  c.set(c.b.concat(parts, static_cast<int>(c.axis("axis", 1, parts.at(0)))));
+}
+
+void split(Call& c) {
+  Value* x = c.input(0);
+  auto axis = static_cast<int>(c.axis("axis", 0, x));
+  const Dim& total = x->type.shape[static_cast<size_t>(axis)];
+  std::vector<Dim> sizes;
+  if (c.optional_input(1)) {
+    sizes = c.sizes(1);
+  } else if (c.attribute("split")) {
+    for (int64_t s : c.ints("split")) sizes.push_back(s);
+  } else {
+    auto parts = static_cast<int64_t>(c.node().outputs.size());
+    Dim each = ceil_div(total, c.integer("num_outputs", parts));
+    for (int64_t i = 0; i < parts; ++i) sizes.push_back(minimum(each, total - each * i));
+  }
+  Dim at = 0;
+  for (const Dim& s : sizes) {
+    c.set(c.b.slice_axis(x, axis, at, at + s));
+    at = at + s;
+  }
+}
+
+// A bound as ONNX clamps it: negative ones count from the end.
+Dim clamp_bound(const Dim& bound, const Dim& size, int64_t low, const Dim& high) {
+  Dim at = bound;
+  if (auto v = bound.constant()) {
+    if (*v < 0) {
+      if (size.is_constant()) return std::clamp<int64_t>(*v + size.value(), low, high.value());
+      if (*v < -(int64_t{1} << 40)) return low;
+      at = size + *v;
+    } else if (*v > (int64_t{1} << 40)) {
+      return high;
+    }
+  }
+  return minimum(maximum(at, low), high);
+}
+
+void slice(Call& c) {
+  Value* x = c.input(0);
+  size_t rank = x->type.shape.size();
+  std::vector<Dim> starts, ends;
+  std::vector<int64_t> axes, steps;
+  if (c.opset() < 10) {
+    for (int64_t v : c.ints("starts")) starts.push_back(v);
+    for (int64_t v : c.ints("ends")) ends.push_back(v);
+    axes = c.ints("axes");
+  } else {
+    starts = c.sizes(1);
+    ends = c.sizes(2);
+    if (c.optional_input(3)) axes = c.constants(3);
+    if (c.optional_input(4)) steps = c.constants(4);
+  }
+  if (axes.empty()) {
+    axes.resize(starts.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (steps.empty()) steps.assign(starts.size(), 1);
+  if (starts.size() != ends.size() || starts.size() != axes.size() || steps.size() != axes.size()) c.fail("starts, ends, axes and steps differ in length");
+  std::vector<Dim> lo(rank, Dim(0)), hi = x->type.shape;
+  std::vector<int64_t> by(rank, 1);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    auto axis = static_cast<size_t>(c.wrap_axis(axes[i], static_cast<int64_t>(rank)));
+    const Dim& n = x->type.shape[axis];
+    by[axis] = steps[i];
+    if (steps[i] == 0) c.fail("step 0");
+    if (steps[i] > 0) {
+      lo[axis] = clamp_bound(starts[i], n, 0, n);
+      hi[axis] = maximum(clamp_bound(ends[i], n, 0, n), lo[axis]);
+    } else {
+      lo[axis] = clamp_bound(starts[i], n, 0, n - 1);
+      // The end counts from the end when negative; beyond the first element it means "through 0".
+      bool before_first = ends[i].is_constant() && ends[i].value() < 0 && (!n.is_constant() ? ends[i].value() < -(int64_t{1} << 30) : ends[i].value() < -n.value());
+      hi[axis] = before_first ? Dim(-1) : minimum(clamp_bound(ends[i], n, -1, n - 1), lo[axis]);
+    }
+  }
+  c.set(c.b.slice(x, lo, hi, by));
+}
+
+// One axis extended by copies of itself in another order.
+Value* extend(Call& c, Value* x, int axis, const Dim& low, const Dim& high, const std::string& mode) {
+  const Dim n = x->type.shape[static_cast<size_t>(axis)];
+  std::vector<Value*> parts;
+  auto run = [&](const Dim& first, const Dim& limit, int64_t step) { return c.b.slice_axis(x, axis, first, limit, step); };
+  auto edge = [&](const Dim& at, const Dim& times) {
+    Value* one = run(at, at + 1, 1);
+    Shape shape = one->type.shape;
+    shape[static_cast<size_t>(axis)] = times;
+    return c.b.broadcast(one, shape);
+  };
+  if (low != Dim(0)) {
+    if (mode == "edge") parts.push_back(edge(0, low));
+    else if (mode == "reflect") parts.push_back(run(low, 0, -1));
+    else parts.push_back(run(n - low, n, 1));
+  }
+  parts.push_back(x);
+  if (high != Dim(0)) {
+    if (mode == "edge") parts.push_back(edge(n - 1, high));
+    else if (mode == "reflect") parts.push_back(run(n - 2, n - 2 - high, -1));
+    else parts.push_back(run(0, high, 1));
+  }
+  return c.b.concat(parts, axis);
+}
+
+void pad(Call& c) {
+  Value* x = c.input(0);
+  size_t rank = x->type.shape.size();
+  std::string mode = c.text("mode", "constant");
+  std::vector<Dim> pads;
+  double value = 0;
+  std::vector<int64_t> axes;
+  if (c.opset() < 11) {
+    for (int64_t p : c.ints(c.opset() < 2 ? "paddings" : "pads")) pads.push_back(p);
+    value = c.real("value", 0);
+  } else {
+    pads = c.sizes(1);
+    if (c.optional_input(2)) value = c.constant_real(2);
+    if (c.optional_input(3)) axes = c.constants(3);
+  }
+  if (axes.empty()) {
+    axes.resize(rank);
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (pads.size() != 2 * axes.size()) c.fail("pads must have two entries per axis");
+  std::vector<Dim> low(rank, Dim(0)), high(rank, Dim(0));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    auto axis = static_cast<size_t>(c.wrap_axis(axes[i], static_cast<int64_t>(rank)));
+    Dim before = pads[i], after = pads[axes.size() + i], start = 0, limit = x->type.shape[axis];
+    if (auto v = before.constant(); v && *v < 0) {
+      start = -before;
+      before = 0;
+    }
+    if (auto v = after.constant(); v && *v < 0) {
+      limit = limit + after;
+      after = 0;
+    }
+    x = c.b.slice_axis(x, static_cast<int>(axis), start, limit);
+    low[axis] = before;
+    high[axis] = after;
+  }
+  if (mode == "constant") {
+    c.set(c.b.pad(x, low, high, value));
+    return;
+  }
+  if (mode != "edge" && mode != "reflect" && mode != "wrap") c.fail("mode '" + mode + "' is not supported");
+  for (size_t axis = 0; axis < rank; ++axis) {
+    if (low[axis] != Dim(0) || high[axis] != Dim(0)) x = extend(c, x, static_cast<int>(axis), low[axis], high[axis], mode);
+  }
+  c.set(x);
+}
+
+void gather(Call& c) {
+  Value* x = c.input(0);
+  c.set(c.b.gather(x, c.input(1), static_cast<int>(c.axis("axis", 0, x))));
+}
+void gather_elements(Call& c) {
+  Value* x = c.input(0);
+  c.set(c.b.node(Op::GatherElements, {x, c.input(1)}, {{"axis", c.axis("axis", 0, x)}}));
+}
+
+void range(Call& c) {
+  Value* start = c.input(0);
+  DType t = start->type.dtype;
+  if (is_integer(t)) {
+    Dim from = c.sizes(0).at(0), to = c.sizes(1).at(0), by = c.sizes(2).at(0);
+    if (!by.is_constant() || by.value() == 0) c.fail("the step must be a constant other than 0");
+    Dim count = maximum(by.value() > 0 ? ceil_div(to - from, by) : ceil_div(from - to, -by), 0);
+    Value* i = c.b.iota({count}, 0, t);
+    if (by != Dim(1)) i = c.b.mul(i, c.b.scalar_int(t, by.value()));
+    c.set(from == Dim(0) ? i : c.b.add(i, c.b.cast(start, t)));
+    return;
+  }
+  double from = c.constant_real(0), to = c.constant_real(1), by = c.constant_real(2);
+  auto count = static_cast<int64_t>(std::max(0.0, std::ceil((to - from) / by)));
+  c.set(c.b.binary(Fn::Add, c.b.binary(Fn::Mul, c.b.iota({count}, 0, t), by), from));
+}
+
+void one_hot(Call& c) {
+  Value* index = c.b.cast(c.input(0), DType::i64);
+  const Dim depth = c.sizes(1).at(0);
+  Value* values = c.input(2);
+  int64_t rank = index->type.rank() + 1, axis = c.integer("axis", -1);
+  if (axis < 0) axis += rank;
+  Value* off = c.b.reshape(c.b.slice_axis(values, 0, 0, 1), {});
+  Value* on = c.b.reshape(c.b.slice_axis(values, 0, 1, 2), {});
+  Value* wide = c.b.unsqueeze(index, {axis});
+  Value* d = c.b.dim_value(depth);
+  wide = c.b.select(c.b.binary(Fn::Lt, wide, c.b.scalar_int(DType::i64, 0)), c.b.add(wide, d), wide);
+  Shape shape(static_cast<size_t>(rank), Dim(1));
+  shape[static_cast<size_t>(axis)] = depth;
+  c.set(c.b.select(c.b.binary(Fn::Eq, wide, c.b.iota(shape, static_cast<int>(axis), DType::i64)), on, off));
+}
+
+void trilu(Call& c) {
+  Value* x = c.input(0);
+  size_t rank = x->type.shape.size();
+  if (rank < 2) c.fail("needs a matrix");
+  int64_t k = c.optional_input(1) ? c.constants(1).at(0) : 0;
+  Shape square{x->type.shape[rank - 2], x->type.shape[rank - 1]};
+  Value* limit = c.b.add(c.b.iota(square, 0, DType::i64), c.b.scalar_int(DType::i64, k));
+  Value* keep = c.b.binary(c.integer("upper", 1) ? Fn::Ge : Fn::Le, c.b.iota(square, 1, DType::i64), limit);
+  c.set(c.b.select(keep, x, c.zero(x->type.dtype)));
+}
+
+void eye_like(Call& c) {
+  Value* x = c.input(0);
+  if (x->type.rank() != 2) c.fail("needs a matrix");
+  DType t = c.attribute("dtype") ? dtype_of(c.integer("dtype", 1), c.describe()) : x->type.dtype;
+  Value* limit = c.b.add(c.b.iota(x->type.shape, 0, DType::i64), c.b.scalar_int(DType::i64, c.integer("k", 0)));
+  c.set(c.b.cast(c.b.binary(Fn::Eq, c.b.iota(x->type.shape, 1, DType::i64), limit), t));
+}
+
+void depth_to_space(Call& c) {
+  Value* x = c.input(0);
+  const Shape& s = x->type.shape;
+  int64_t r = c.integer("blocksize", 1);
+  Dim depth = floor_div(s.at(1), r * r);
+  bool column = c.text("mode", "DCR") == "CRD";
+  Shape split = column ? Shape{s[0], depth, r, r, s[2], s[3]} : Shape{s[0], r, r, depth, s[2], s[3]};
+  std::vector<int64_t> perm = column ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 3, 4, 1, 5, 2};
+  c.set(c.b.reshape(c.b.transpose(c.b.reshape(x, split), perm), {s[0], depth, s[2] * r, s[3] * r}));
+}
+
+void space_to_depth(Call& c) {
+  Value* x = c.input(0);
+  const Shape& s = x->type.shape;
+  int64_t r = c.integer("blocksize", 1);
+  Dim h = floor_div(s.at(2), r), w = floor_div(s.at(3), r);
+  Value* y = c.b.transpose(c.b.reshape(x, {s[0], s[1], h, r, w, r}), {0, 3, 5, 1, 2, 4});
+  c.set(c.b.reshape(y, {s[0], s[1] * (r * r), h, w}));
+}
+
+}  // namespace
+
+std::vector<Row> shape_rows() {
+  return {
+      {"Concat", concat},
+      {"Constant", constant},
+      {"ConstantOfShape", constant_of_shape},
+      {"DepthToSpace", depth_to_space},
+      {"Expand", expand},
+      {"EyeLike", eye_like},
+      {"Flatten", flatten},
+      {"Gather", gather},
+      {"GatherElements", gather_elements},
+      {"OneHot", one_hot},
+      {"Pad", pad},
+      {"Range", range},
+      {"Reshape", reshape},
+      {"Shape", shape},
+      {"Size", size},
+      {"Slice", slice},
+      {"SpaceToDepth", space_to_depth},
+      {"Split", split},
+      {"Squeeze", squeeze},
+      {"Tile", tile},
+      {"Transpose", transpose},
+      {"Trilu", trilu},
+      {"Unsqueeze", unsqueeze},
+  };
+}
+
+}  // namespace cuvil::onnx

@@ -1,0 +1,30 @@
+// Graph as Python sees it: an opaque handle with a text form.
+#include "ir/graph.hpp"
+
+#include <pybind11/stl.h>
+
+#include "ir/text.hpp"
+#include "python/bindings.hpp"
+
+namespace cuvil::python {
+
+void bind_graph(py::module_& m) {
+  py::class_<Graph>(m, "Graph")
+      .def("text", [](const Graph& g, bool sources) { return print(g, PrintOptions{.sources = sources}); },
+           py::arg("sources") = false)
+      .def_property_readonly("input_names",
+                             [](const Graph& g) {
+                               std::vector<std::string> names;
+                               for (const auto& v : g.inputs()) names.push_back(v->name);
+                               return names;
+                             })
+      .def_property_readonly("output_names", [](const Graph& g) {
+        std::vector<std::string> names;
+        for (const auto& o : g.outputs()) names.push_back(o.name);
+        return names;
+      });
+  m.def("parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"),
+        "Reads a graph's text form.");
+}
+
+}  // namespace cuvil::python

@@ -1,0 +1,41 @@
+// ONNX models from a path or from bytes.
+#include "import/onnx/import.hpp"
+
+#include <pybind11/stl.h>
+
+#include "python/bindings.hpp"
+
+namespace cuvil::python {
+
+namespace {
+
+using InputShapes = std::map<std::string, std::vector<std::string>>;
+
+Graph import_onnx_file(const std::string& path, const InputShapes& shapes) {
+  py::gil_scoped_release nogil;
+  return onnx::import_file(path, {shapes});
+}
+
+Graph import_onnx_bytes(const py::bytes& bytes, const InputShapes& shapes) {
+  char* data = nullptr;
+  Py_ssize_t size = 0;
+  if (PyBytes_AsStringAndSize(bytes.ptr(), &data, &size) != 0) throw py::error_already_set();
+  // The weights borrow from the bytes object, which is released under the GIL.
+  auto* held = new py::bytes(bytes);
+  std::shared_ptr<const void> owner(data, [held](const void*) {
+    if (!Py_IsInitialized()) return;
+    py::gil_scoped_acquire gil;
+    delete held;
+  });
+  py::gil_scoped_release nogil;
+  return onnx::import_bytes({data, static_cast<size_t>(size)}, std::move(owner), {shapes});
+}
+
+}  // namespace
+
+void bind_import_onnx(py::module_& m) {
+  m.def("import_onnx_file", import_onnx_file, py::arg("path"), py::arg("input_shapes") = InputShapes());
+  m.def("import_onnx_bytes", import_onnx_bytes, py::arg("model"), py::arg("input_shapes") = InputShapes());
+}
+
+}  // namespace cuvil::python

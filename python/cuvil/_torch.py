@@ -1,0 +1,308 @@
+"""The PyTorch door: exports a model and hands its ATen graph to the engine in one call.
+
+Nothing is computed here: the graph is walked once, and everything else happens in C++ (``cpp/import/aten``).
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from cuvil import cuvil_native as _native
+from cuvil._errors import CompileError
+
+_MAX_SIZE = 2**63 - 1
+
+
+@dataclass
+class ImportedModel:
+    """A graph, and how a call's arguments and results map to its inputs and outputs."""
+
+    graph: Any
+    in_spec: Any
+    """Tree of ``(args, kwargs)``."""
+    out_spec: Any
+    tensor_positions: List[int]
+    """Which leaves of the flattened arguments are the graph's inputs, in order."""
+    constants: List[Tuple[int, Any]]
+    """Leaves that are not tensors were compiled in: (position, value)."""
+    input_names: List[str]
+    output_leaves: List[Tuple[str, Any]] = field(default_factory=list)
+    """Leaves of the result: ("tensor", number of the graph's output) or ("constant", value)."""
+
+
+def import_module(
+    model: Any, args: Tuple[Any, ...], kwargs: Optional[Dict[str, Any]] = None, dynamic_shapes: Any = None
+) -> ImportedModel:
+    """Imports an nn.Module, a function of tensors, or an ExportedProgram.
+
+    ``dynamic_shapes`` is what ``torch.export.export`` takes. Raises CompileError if PyTorch cannot export the model, or
+    the model uses operators that Cuvil does not have (all are listed).
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        program = model
+    else:
+        program = _export(model, args, kwargs or {}, dynamic_shapes)
+    program = program.run_decompositions(_decompositions())
+    return _Extractor(program).run()
+
+
+def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_shapes: Any) -> Any:
+    module = model if isinstance(model, torch.nn.Module) else _FunctionModule(model)
+    was_training = module.training
+    if was_training:
+        module.eval()
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+    except CompileError:
+        raise
+    except Exception as error:
+        raise CompileError(
+            f"torch.export cannot export {type(model).__name__}: {error}\n"
+            "Make the model exportable (no data-dependent Python control flow), or pass an ExportedProgram."
+        ) from error
+    finally:
+        if was_training:
+            module.train()
+
+
+class _FunctionModule(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+
+def _decompositions() -> Any:
+    """PyTorch's core decompositions, except for operators that the engine lowers better as a whole."""
+    table = torch.export.default_decompositions()
+    aten = torch.ops.aten
+    for kept in (
+        aten.linear.default,
+        aten.matmul.default,
+        aten.scaled_dot_product_attention.default,
+        aten.silu.default,
+        aten.hardswish.default,
+        aten.hardsigmoid.default,
+        aten.softplus.default,
+        aten.mish.default,
+        aten.upsample_nearest2d.vec,
+    ):
+        table.pop(kept, None)
+    return table
+
+
+class _Extractor:
+    def __init__(self, program: Any) -> None:
+        self.program = program
+        self.signature = program.graph_signature
+        self.module_source: Dict[str, str] = {}
+
+    def run(self) -> ImportedModel:
+        self._reject_mutation()
+        kinds = {spec.arg.name: spec for spec in self.signature.input_specs if hasattr(spec.arg, "name")}
+        inputs: List[Any] = []
+        weights: List[Any] = []
+        nodes: List[Any] = []
+        outputs: List[Any] = []
+        output_leaves: List[Tuple[str, Any]] = []
+        names = {}
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                spec = kinds.get(node.name)
+                kind = spec.kind.name if spec is not None else "USER_INPUT"
+                if kind == "USER_INPUT":
+                    names[node.name] = node
+                elif kind in {"PARAMETER", "BUFFER", "CONSTANT_TENSOR"}:
+                    weights.append(self._weight(node.name, self._stored(spec.target)))
+            elif node.op == "get_attr":
+                weights.append(self._weight(node.name, _attribute(self.program.graph_module, node.target)))
+            elif node.op == "call_function":
+                nodes.append(self._node(node))
+            elif node.op == "output":
+                outputs, output_leaves = self._outputs(node)
+        tensor_positions: List[int] = []
+        constants: List[Tuple[int, Any]] = []
+        user_inputs = [spec for spec in self.signature.input_specs if spec.kind.name == "USER_INPUT"]
+        for position, spec in enumerate(user_inputs):
+            value = getattr(spec.arg, "value", None)
+            node = names.get(getattr(spec.arg, "name", None))
+            meta = node.meta.get("val") if node is not None else None
+            if isinstance(meta, torch.Tensor):
+                tensor_positions.append(position)
+                inputs.append((node.name, self._meta(meta)))
+            elif isinstance(meta, (torch.SymInt, torch.SymFloat)):
+                raise CompileError(f"input '{node.name}' is a number that varies; pass it as a tensor")
+            else:
+                constants.append((position, value))
+        graph = _native.import_aten(
+            {
+                "symbols": self._symbols(),
+                "inputs": inputs,
+                "weights": weights,
+                "nodes": nodes,
+                "outputs": outputs,
+            }
+        )
+        call_spec = self.program.call_spec
+        return ImportedModel(
+            graph=graph,
+            in_spec=call_spec.in_spec,
+            out_spec=call_spec.out_spec,
+            tensor_positions=tensor_positions,
+            constants=constants,
+            input_names=[name for name, _ in inputs],
+            output_leaves=output_leaves,
+        )
+
+    def _reject_mutation(self) -> None:
+        for spec in self.signature.output_specs:
+            kind = spec.kind.name
+            if kind in {"BUFFER_MUTATION", "USER_INPUT_MUTATION", "PARAMETER_MUTATION"}:
+                what = "buffer" if kind == "BUFFER_MUTATION" else "input" if "INPUT" in kind else "parameter"
+                raise CompileError(
+                    f"the model changes {what} '{spec.target}' in place, which is not supported yet: "
+                    "return the new value instead"
+                )
+
+    def _stored(self, target: str) -> torch.Tensor:
+        for store in (self.program.state_dict, self.program.constants):
+            if target in store:
+                return store[target]  # type: ignore[no-any-return]
+        raise CompileError(f"the exported program has no tensor '{target}'")
+
+    def _weight(self, name: str, tensor: torch.Tensor) -> Tuple[str, int, str, List[int], Any]:
+        tensor = tensor.detach()
+        if tensor.device.type != "cpu":
+            raise CompileError(f"weight '{name}' is on {tensor.device}; move the model to the CPU first")
+        tensor = tensor.contiguous()
+        return name, tensor.data_ptr(), _dtype(tensor.dtype), list(tensor.shape), tensor
+
+    def _symbols(self) -> List[Tuple[str, int, int]]:
+        symbols = []
+        for symbol, bounds in self.program.range_constraints.items():
+            low, high = _bound(bounds.lower, 0), _bound(bounds.upper, _MAX_SIZE)
+            # PyTorch assumes sizes of 2 and more while it traces; the graph itself holds for 0 and 1 too.
+            symbols.append((str(symbol), 0 if low <= 2 else low, high))
+        return symbols
+
+    def _meta(self, value: Any) -> Any:
+        """(dtype, sizes) of a tensor; None for what is not one."""
+        if not isinstance(value, torch.Tensor):
+            return None
+        return _dtype(value.dtype), [_size(size) for size in value.shape]
+
+    def _node(self, node: Any) -> Tuple[Any, ...]:
+        value = node.meta.get("val")
+        metas = [self._meta(item) for item in value] if isinstance(value, (tuple, list)) else [self._meta(value)]
+        target = "getitem" if node.target is operator.getitem else str(node.target)
+        return (
+            node.name,
+            target,
+            _source(node),
+            [self._argument(a) for a in node.args],
+            {key: self._argument(a) for key, a in node.kwargs.items()},
+            metas,
+        )
+
+    def _argument(self, a: Any) -> Any:
+        if isinstance(a, torch.fx.Node):
+            value = a.meta.get("val")
+            if isinstance(value, torch.SymInt):
+                return ("size", _size(value))
+            if isinstance(value, (int, float, bool)):
+                return value
+            return ("node", a.name)
+        if isinstance(a, (list, tuple)):
+            return [self._argument(item) for item in a]
+        if isinstance(a, torch.SymInt):
+            return ("size", _size(a))
+        if isinstance(a, torch.dtype):
+            return ("dtype", str(a).rpartition(".")[2])
+        if a is None or isinstance(a, (bool, int, float, str)):
+            return a
+        return str(a)
+
+    def _outputs(self, node: Any) -> Tuple[List[Tuple[str, str]], List[Tuple[str, Any]]]:
+        outputs: List[Tuple[str, str]] = []
+        leaves: List[Tuple[str, Any]] = []
+        for position, item in enumerate(node.args[0]):
+            if isinstance(item, torch.fx.Node) and isinstance(item.meta.get("val"), torch.Tensor):
+                leaves.append(("tensor", len(outputs)))
+                outputs.append((f"output{position}", item.name))
+            elif isinstance(item, torch.fx.Node):
+                raise CompileError(f"output {position} is a number that depends on sizes, which is not supported yet")
+            else:
+                leaves.append(("constant", item))
+        return outputs, leaves
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+def _bound(value: Any, infinite: int) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return infinite
+    return number if abs(number) < _MAX_SIZE // 2 else infinite
+
+
+def _source(node: Any) -> str:
+    """Where a node comes from in the user's model: its module's path."""
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return ""
+    path = str(list(stack.values())[-1][0])
+    prefix = "L['self']."
+    return path[len(prefix) :] if path.startswith(prefix) else path
+
+
+def _size(size: Any) -> str:
+    """A size as text that the engine parses."""
+    if isinstance(size, int):
+        return str(size)
+    return _expression(size.node.expr)
+
+
+def _expression(e: Any) -> str:
+    if e.is_Integer:
+        return str(int(e))
+    if e.is_Symbol:
+        return str(e)
+    kind = type(e).__name__
+    parts: Sequence[str] = [_expression(a) for a in e.args]
+    if kind == "Add":
+        return "(" + " + ".join(parts) + ")"
+    if kind == "Mul":
+        return "(" + "*".join(parts) + ")"
+    if kind == "Pow" and e.args[1].is_Integer and int(e.args[1]) > 0:
+        return "(" + "*".join([parts[0]] * int(e.args[1])) + ")"
+    if kind in {"FloorDiv", "CleanDiv"}:
+        return f"({parts[0]}//{parts[1]})"
+    if kind in {"Mod", "PythonMod"}:
+        return f"({parts[0]}%{parts[1]})"
+    if kind == "CeilDiv":
+        return f"ceildiv({parts[0]}, {parts[1]})"
+    if kind in {"Max", "Min"}:
+        name, text = kind.lower(), parts[0]
+        for part in parts[1:]:
+            text = f"{name}({text}, {part})"
+        return text
+    if kind in {"Identity", "ToInt"} and len(parts) == 1:
+        return parts[0]
+    raise CompileError(f"the size {e} is of a form that is not supported yet")
