@@ -200,7 +200,11 @@ KernelEmitter::Typed KernelEmitter::indirect_value(const std::string& symbol, co
     Value* bad = b_.CreateICmpUGE(wrapped, limit);
     Value* any = bad;
     Value* example = v;
-    if (raw.is_vector) {
+    if (!raw.is_vector) {
+      for (const Guarding& g : guards_) {
+        any = b_.CreateAnd(any, g.condition.is_vector ? b_.CreateOrReduce(g.condition.value) : g.condition.value);
+      }
+    } else {
       Value* live = bad;
       if (Value* mask = access_mask()) live = b_.CreateAnd(bad, mask);
       any = b_.CreateOrReduce(live);
@@ -235,7 +239,8 @@ llvm::Value* KernelEmitter::address(Value* base, const Dim& offset, DType dtype,
       Dim outer, here;
       for (const DimTerm& term : rest.terms()) {
         Dim t = from_terms({term});
-        if (scope > 0 && scope_of(t) < scope) outer = outer + t;
+        // The outer part is taken at the tile's origin, where an indirect index would be another row's.
+        if (scope > 0 && scope_of(t) < scope && !has_indirect(t)) outer = outer + t;
         else here = here + t;
       }
       Value* from = outer == Dim(0) ? base : address(base, outer, dtype, Point(point.size(), 0));

@@ -22,12 +22,45 @@ std::vector<int64_t> broadcast_strides(const std::vector<int64_t>& from, const s
 
 namespace {
 
+constexpr int64_t kBlock = 16;
+
+// `read` is the axis along which `in` is contiguous; `out` is contiguous along the last axis.
+template <typename T>
+void copy_blocked(T* out, const T* in, std::vector<int64_t> shape, const std::vector<int64_t>& out_strides,
+                  const std::vector<int64_t>& in_strides, size_t read) {
+  size_t last = shape.size() - 1;
+  const int64_t rows = shape[read], columns = shape[last], so = out_strides[read], si = in_strides[last];
+  shape[read] = shape[last] = 1;
+  for_each_index<2>(shape, {out_strides, in_strides}, {0, 0}, [&](int64_t, const std::array<int64_t, 2>& at) {
+    for (int64_t r0 = 0; r0 < rows; r0 += kBlock) {
+      const int64_t r1 = std::min(rows, r0 + kBlock);
+      for (int64_t c0 = 0; c0 < columns; c0 += kBlock) {
+        const int64_t c1 = std::min(columns, c0 + kBlock);
+        for (int64_t r = r0; r < r1; ++r) {
+          T* o = out + at[0] + r * so;
+          const T* i = in + at[1] + r;
+          for (int64_t c = c0; c < c1; ++c) o[c] = i[c * si];
+        }
+      }
+    }
+  });
+}
+
 template <typename T>
 void copy_strided_typed(T* out, const T* in, const std::vector<int64_t>& shape, const std::vector<int64_t>& out_strides,
                         const std::vector<int64_t>& in_strides) {
   // The innermost axis is a tight loop; the rest is walked by an odometer.
   if (shape.empty()) {
     *out = *in;
+    return;
+  }
+  // A transposition reads along one axis and writes along another: both are walked in blocks that stay in cache.
+  size_t last = shape.size() - 1, read = last;
+  for (size_t i = 0; i < last; ++i) {
+    if (in_strides[i] == 1 && shape[i] >= kBlock) read = i;
+  }
+  if (read != last && out_strides[last] == 1 && in_strides[last] != 1 && shape[last] >= kBlock) {
+    copy_blocked(out, in, shape, out_strides, in_strides, read);
     return;
   }
   std::vector<int64_t> outer(shape.begin(), shape.end() - 1);
@@ -77,7 +110,7 @@ int64_t checked_index(const EvaluationContext& c, int64_t i, int64_t size) {
 
 Tensor slice(const EvaluationContext& c) {
   const Tensor& x = c.operand(0);
-  Tensor out(x.dtype(), c.result_shape());
+  Tensor out = Tensor::uninitialized(x.dtype(), c.result_shape());
   std::vector<int64_t> strides = element_strides(x.shape()), in_strides;
   int64_t start = 0;
   for (size_t i = 0; i < strides.size(); ++i) {
@@ -103,7 +136,7 @@ Tensor pad(const EvaluationContext& c) {
 }
 
 Tensor concat(const EvaluationContext& c) {
-  Tensor out(c.node.type().dtype, c.result_shape());
+  Tensor out = Tensor::uninitialized(c.node.type().dtype, c.result_shape());
   auto axis = static_cast<size_t>(c.node.integer("axis"));
   std::vector<int64_t> out_strides = element_strides(out.shape());
   int64_t start = 0;
@@ -117,7 +150,7 @@ Tensor concat(const EvaluationContext& c) {
 Tensor gather(const EvaluationContext& c) {
   const Tensor& x = c.operand(0);
   const Tensor& index = c.operand(1);
-  Tensor out(x.dtype(), c.result_shape());
+  Tensor out = Tensor::uninitialized(x.dtype(), c.result_shape());
   auto axis = static_cast<size_t>(c.node.integer("axis"));
   int64_t before = 1, after = 1, size = x.shape()[axis];
   for (size_t i = 0; i < axis; ++i) before *= x.shape()[i];
@@ -136,7 +169,7 @@ Tensor gather(const EvaluationContext& c) {
 Tensor gather_elements(const EvaluationContext& c) {
   const Tensor& x = c.operand(0);
   const Tensor& index = c.operand(1);
-  Tensor out(x.dtype(), index.shape());
+  Tensor out = Tensor::uninitialized(x.dtype(), index.shape());
   auto axis = static_cast<size_t>(c.node.integer("axis"));
   std::vector<int64_t> strides = element_strides(x.shape()), moving = strides;
   moving[axis] = 0;
@@ -153,7 +186,7 @@ Tensor gather_elements(const EvaluationContext& c) {
 Tensor evaluate_leaf(const EvaluationContext& c) {
   if (c.node.op == Op::Constant) return c.node.tensor();
   if (c.node.op == Op::DimValue) return Tensor::scalar_int(DType::i64, c.size(c.node.get<Dim>("value")));
-  Tensor out(c.node.type().dtype, c.result_shape());
+  Tensor out = Tensor::uninitialized(c.node.type().dtype, c.result_shape());
   auto axis = static_cast<size_t>(c.node.integer("axis"));
   std::vector<int64_t> strides(out.shape().size(), 0);
   strides[axis] = 1;
@@ -167,14 +200,14 @@ Tensor evaluate_index(const EvaluationContext& c) {
     case Op::Reshape:
       return x.reshaped(c.result_shape());
     case Op::Transpose: {
-      Tensor out(x.dtype(), c.result_shape());
+      Tensor out = Tensor::uninitialized(x.dtype(), c.result_shape());
       std::vector<int64_t> strides = element_strides(x.shape()), in_strides;
       for (int64_t p : c.node.ints("perm")) in_strides.push_back(strides[static_cast<size_t>(p)]);
       if (out.num_elements()) copy_strided(out.mutable_data(), x.data(), size_of(x.dtype()), out.shape(), element_strides(out.shape()), in_strides);
       return out;
     }
     case Op::Broadcast: {
-      Tensor out(x.dtype(), c.result_shape());
+      Tensor out = Tensor::uninitialized(x.dtype(), c.result_shape());
       if (out.num_elements()) copy_strided(out.mutable_data(), x.data(), size_of(x.dtype()), out.shape(), element_strides(out.shape()), broadcast_strides(x.shape(), out.shape()));
       return out;
     }

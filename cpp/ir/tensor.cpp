@@ -1,5 +1,8 @@
 #include "ir/tensor.hpp"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -9,13 +12,26 @@
 
 namespace cuvil {
 
-Tensor::Tensor(DType dtype, std::vector<int64_t> shape) : dtype_(dtype), shape_(std::move(shape)) {
-  size_t bytes = (num_bytes() + 127) / 64 * 64;
-  void* memory = std::aligned_alloc(64, bytes);
+Tensor Tensor::uninitialized(DType dtype, std::vector<int64_t> shape) {
+  Tensor t;
+  t.dtype_ = dtype;
+  t.shape_ = std::move(shape);
+  size_t bytes = (t.num_bytes() + 127) / 64 * 64;
+  // Large tensors lie on huge pages where the system has them: touching memory first is most of a copy's cost.
+  bool large = bytes >= size_t{4} << 20;
+  void* memory = std::aligned_alloc(large ? size_t{2} << 20 : 64, large ? (bytes + (size_t{2} << 20) - 1) >> 21 << 21 : bytes);
   if (!memory) throw std::bad_alloc();
-  std::memset(memory, 0, bytes);
-  owner_ = std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
-  data_ = memory;
+#ifdef MADV_HUGEPAGE
+  if (large) madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+  t.owner_ = std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
+  t.data_ = memory;
+  return t;
+}
+
+Tensor::Tensor(DType dtype, std::vector<int64_t> shape) {
+  *this = uninitialized(dtype, std::move(shape));
+  if (num_bytes()) std::memset(mutable_data(), 0, num_bytes());
 }
 
 Tensor::Tensor(DType dtype, std::vector<int64_t> shape, const void* data, std::shared_ptr<const void> owner)

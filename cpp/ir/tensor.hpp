@@ -14,6 +14,8 @@ class Tensor {
   Tensor() = default;
   /// Zero-initialised, 64-byte aligned.
   Tensor(DType dtype, std::vector<int64_t> shape);
+  /// 64-byte aligned; the elements hold anything.
+  static Tensor uninitialized(DType dtype, std::vector<int64_t> shape);
   /// Borrows memory that `owner` keeps alive (a mapped file, a framework's tensor).
   Tensor(DType dtype, std::vector<int64_t> shape, const void* data, std::shared_ptr<const void> owner);
 

@@ -66,11 +66,13 @@ class KernelBuilder {
     return load_expr(v->type.dtype, use_buffer(s.buffer, v->type.dtype, false), offset);
   }
 
+  static ExprPtr scalar(const Tensor& tensor) {
+    return is_float(tensor.dtype()) ? constant_expr(tensor.dtype(), tensor.get_double(0))
+                                    : constant_int_expr(tensor.dtype(), tensor.get_int(0));
+  }
+
   ExprPtr at(const Value* v, const Indices& indices) {
-    if (const Tensor* tensor = constant_of(v); tensor && tensor->num_elements() == 1) {
-      return is_float(v->type.dtype) ? constant_expr(v->type.dtype, tensor->get_double(0))
-                                     : constant_int_expr(v->type.dtype, tensor->get_int(0));
-    }
+    if (const Tensor* tensor = constant_of(v); tensor && tensor->num_elements() == 1) return scalar(*tensor);
     auto key = std::make_pair(v, indices);
     if (auto it = memo_.find(key); it != memo_.end()) return it->second;
     ExprPtr e = storage_.count(v) ? load(v, indices) : compute(v, indices);
@@ -97,7 +99,8 @@ class KernelBuilder {
     const DType dtype = node.type().dtype;
     switch (node.op) {
       case Op::Constant:
-        throw InternalError("a constant without storage");
+        CUVIL_CHECK(node.tensor().num_elements() == 1, "a constant without storage");
+        return scalar(node.tensor());
       case Op::DimValue:
         return index_expr(dtype, node.get<Dim>("value"));
       case Op::Iota:

@@ -75,7 +75,7 @@ class Fuser {
         materialize_group(node.get());
       } else if (node->op == Op::Concat) {
         materialize_concat(*node);
-      } else if (node->op == Op::Pad && feeds_anchor(node->result.get())) {
+      } else if (node->op == Op::Pad && (storage_.count(node->result.get()) || feeds_anchor(node->result.get()))) {
         materialize_pad(*node);
       }
     }

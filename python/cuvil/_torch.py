@@ -203,6 +203,8 @@ class _Extractor:
         value = node.meta.get("val")
         metas = [self._meta(item) for item in value] if isinstance(value, (tuple, list)) else [self._meta(value)]
         target = "getitem" if node.target is operator.getitem else str(node.target)
+        if target == "aten.as_strided.default":
+            target = _strided_target(node)
         return (
             node.name,
             target,
@@ -244,6 +246,19 @@ class _Extractor:
         return outputs, leaves
 
 
+def _strided_target(node: Any) -> str:
+    """as_strided speaks of memory, which graphs do not have: it is a no-op, or a gather from a row-major tensor."""
+    x, size, stride = node.args[0].meta["val"], node.args[1], node.args[2]
+    same_elements = len(node.args) < 4 and list(x.shape) == list(size)
+    for axis, extent in enumerate(size if same_elements else ()):
+        same_elements &= extent == 1 or x.stride()[axis] == stride[axis]
+    if same_elements:
+        return "aten.alias.default"
+    if not x.is_contiguous():
+        raise CompileError(f"node '{node.name}': as_strided of a tensor that is not contiguous is not supported")
+    return "aten.as_strided.default"
+
+
 def _attribute(module: Any, path: str) -> Any:
     for part in path.split("."):
         module = getattr(module, part)
@@ -255,10 +270,10 @@ def _dtype(dtype: torch.dtype) -> str:
 
 
 def _bound(value: Any, infinite: int) -> int:
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
+    """An end of a symbol's range; PyTorch writes "no bound" as one of several infinities."""
+    if not getattr(value, "is_Integer", isinstance(value, int)):
         return infinite
+    number = int(value)
     return number if abs(number) < _MAX_SIZE // 2 else infinite
 
 

@@ -225,6 +225,18 @@ void index(Call& c) {
   c.set(c.b.gather(c.b.reshape(x, joint), combined, static_cast<int>(axes[0])));
 }
 
+// The input is row-major (Python has made sure of it), so its memory is its elements in order.
+void as_strided(Call& c) {
+  Value* x = c.tensor(0);
+  Shape shape = c.result_shape();
+  std::vector<Dim> strides = c.sizes(2);
+  Value* at = c.b.dim_value(c.optional_size(3, "storage_offset").value_or(Dim(0)));
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    at = c.b.add(at, c.b.mul(c.b.iota(shape, static_cast<int>(axis), DType::i64), c.b.dim_value(strides.at(axis))));
+  }
+  c.set(c.b.gather(c.b.reshape(x, {x->type.num_elements()}), at, 0));
+}
+
 // Source position of each output element of nearest-neighbour resizing.
 Value* nearest_positions(Call& c, const Dim& in, const Dim& out, std::optional<double> scale) {
   Value* at = c.b.iota({out}, 0, DType::f32);
@@ -311,6 +323,7 @@ std::vector<Row> shape_rows() {
       {"aten.tril.default", tril},
       {"aten.triu.default", triu},
       {"aten.copy.default", copy},
+      {"aten.as_strided.default", as_strided},
   };
 }
 
