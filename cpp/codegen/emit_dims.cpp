@@ -123,7 +123,11 @@ llvm::Value* KernelEmitter::atom_value(const DimAtom& atom, const Point& point) 
 
 // Per lane, as <lanes x i64>; lane 0 of the vector variable is its scalar value.
 llvm::Value* KernelEmitter::vector_dim(const Dim& d, const Point& point) {
-  Dim here = at_point(d, point);
+  return vector_dim_here(at_point(d, point), point);
+}
+
+// `here` is already at the point; the point still says at which indirect indices are.
+llvm::Value* KernelEmitter::vector_dim_here(const Dim& here, const Point& point) {
   Value* sum = nullptr;
   Dim uniform;
   for (const DimTerm& term : here.terms()) {
@@ -153,10 +157,8 @@ llvm::Value* KernelEmitter::vector_atom(const DimAtom& atom, const Point& point)
     for (int i = 0; i < lanes_; ++i) lanes.push_back(b_.getInt64(static_cast<uint64_t>(i)));
     return b_.CreateAdd(base, llvm::ConstantVector::get(lanes));
   }
-  // The operands are at the point already; points.back() only selects the vector, which at_point has added.
-  Point origin(point.size(), 0);
-  Value* a = vector_dim(atom.a, origin);
-  Value* b = vector_dim(atom.b, origin);
+  Value* a = vector_dim_here(atom.a, point);
+  Value* b = vector_dim_here(atom.b, point);
   switch (atom.kind) {
     case DimAtom::Kind::FloorDiv:
     case DimAtom::Kind::Mod: {
@@ -222,7 +224,10 @@ KernelEmitter::Typed KernelEmitter::indirect_value(const std::string& symbol, co
 }
 
 llvm::Value* KernelEmitter::address(Value* base, const Dim& offset, DType dtype, const Point& point) {
-  Dim d = at_point(offset, point);
+  return address_here(base, at_point(offset, point), dtype, point);
+}
+
+llvm::Value* KernelEmitter::address_here(Value* base, const Dim& d, DType dtype, const Point& point) {
   int64_t constant = 0;
   if (!d.terms().empty() && d.terms()[0].factors.empty()) constant = d.terms()[0].coefficient;
   Dim rest = d - constant;
@@ -243,7 +248,7 @@ llvm::Value* KernelEmitter::address(Value* base, const Dim& offset, DType dtype,
         if (scope > 0 && scope_of(t) < scope && !has_indirect(t)) outer = outer + t;
         else here = here + t;
       }
-      Value* from = outer == Dim(0) ? base : address(base, outer, dtype, Point(point.size(), 0));
+      Value* from = outer == Dim(0) ? base : address_here(base, outer, dtype, point);
       Value* index = scalar_dim_in_scope(here, point);
       pointer = in_scope(scope, [&]() -> Value* { return b_.CreateGEP(element, from, index); });
       if (cacheable) scopes_[scope].addresses[key] = pointer;

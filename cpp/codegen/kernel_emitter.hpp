@@ -114,11 +114,13 @@ class KernelEmitter {
   Value* scalar_dim_in_scope(const Dim& d, const Point& point);
   Value* atom_value(const DimAtom& atom, const Point& point);
   Value* vector_dim(const Dim& d, const Point& point);
+  Value* vector_dim_here(const Dim& here, const Point& point);
   Value* vector_atom(const DimAtom& atom, const Point& point);
   bool dim_is_vector(const Dim& d);
   const Indirect& indirect(const std::string& symbol) const;
   Typed indirect_value(const std::string& symbol, const Point& point);
   Value* address(Value* base, const Dim& offset, DType dtype, const Point& point);
+  Value* address_here(Value* base, const Dim& d, DType dtype, const Point& point);
 
   // emit_values.cpp: expressions
   Typed value(const ExprPtr& e, const Point& point);

@@ -37,6 +37,35 @@ int64_t floor_mod_int(int64_t a, int64_t b) { return a - floor_div_int(a, b) * b
 
 }  // namespace
 
+namespace {
+
+// c·(a % b) + c·b·(a // b) = c·a
+Dim join_quotient_and_remainder(Dim d) {
+  for (const DimTerm& mod : d.terms()) {
+    if (mod.factors.size() != 1 || mod.factors[0]->kind != DimAtom::Kind::Mod) continue;
+    const DimAtom& m = *mod.factors[0];
+    auto b = m.b.constant();
+    if (!b) continue;
+    for (const DimTerm& div : d.terms()) {
+      if (div.factors.size() != 1 || div.factors[0]->kind != DimAtom::Kind::FloorDiv) continue;
+      const DimAtom& f = *div.factors[0];
+      if (div.coefficient != mod.coefficient * *b || f.a != m.a || f.b != m.b) continue;
+      std::vector<DimTerm> rest;
+      for (const DimTerm& t : d.terms()) {
+        if (&t != &mod && &t != &div) rest.push_back(t);
+      }
+      for (DimTerm t : m.a.terms()) {
+        t.coefficient *= mod.coefficient;
+        rest.push_back(std::move(t));
+      }
+      return from_terms(std::move(rest));
+    }
+  }
+  return d;
+}
+
+}  // namespace
+
 Dim from_terms(std::vector<DimTerm> terms) {
   std::sort(terms.begin(), terms.end(),
             [](const DimTerm& a, const DimTerm& b) { return compare_factors(a.factors, b.factors) < 0; });
@@ -49,7 +78,7 @@ Dim from_terms(std::vector<DimTerm> terms) {
     }
   }
   std::erase_if(result.terms_, [](const DimTerm& t) { return t.coefficient == 0; });
-  return result;
+  return join_quotient_and_remainder(std::move(result));
 }
 
 namespace {

@@ -26,7 +26,7 @@ class KernelBuilder {
   void build(const Value* root, const Storage& target) {
     Indices indices;
     for (size_t i = 0; i < root->type.shape.size(); ++i) {
-      Dim variable = Dim::loop_variable("i" + std::to_string(i), root->type.shape[i]);
+      Dim variable = Dim::loop_variable("$i" + std::to_string(i), root->type.shape[i]);
       root_loops_.push_back({variable, root->type.shape[i], {}});
       indices.push_back(variable);
     }
@@ -254,7 +254,7 @@ class KernelBuilder {
 
   Dim fold_loop(Anchor& anchor, const Dim& extent) {
     // Loop variables are named by position and extent's place so that equal rows share them.
-    Dim variable = Dim::loop_variable("r" + std::to_string(anchor.loops.size()), extent);
+    Dim variable = Dim::loop_variable("$r" + std::to_string(anchor.loops.size()), extent);
     anchor.loops.push_back({variable, extent, {}});
     return variable;
   }
@@ -382,7 +382,7 @@ class KernelBuilder {
       Phase& phase = kernel_.phases[p];
       std::map<std::string, Dim> map;
       for (Loop& loop : phase.loops) {
-        Dim renamed = Dim::loop_variable("p" + std::to_string(p) + loop.variable.symbol_name(), loop.extent);
+        Dim renamed = Dim::loop_variable(loop.variable.symbol_name() + "p" + std::to_string(p), loop.extent);
         map.emplace(loop.variable.symbol_name(), renamed);
         loop.variable = renamed;
       }

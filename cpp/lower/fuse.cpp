@@ -193,7 +193,7 @@ class Fuser {
     const Type& type = node.type();
     for (size_t i = 0; i < type.shape.size(); ++i) {
       Dim size = i == axis ? extent : type.shape[i];
-      Dim variable = Dim::loop_variable("i" + std::to_string(i), size);
+      Dim variable = Dim::loop_variable("$i" + std::to_string(i), size);
       if (size != Dim(1)) kernel.outer.push_back({variable, size, {}});
       offset = offset + variable * s.strides[i];
     }

@@ -61,11 +61,15 @@ bool stores_move(const Kernel& kernel, const Dim& variable) {
   return true;
 }
 
+// A size to plan with: symbols count as 1, so that loops whose size is known are preferred for tiles.
 int64_t extent_hint(const Dim& extent) {
+  return extent.evaluate([](const std::string&) { return int64_t{1}; });
+}
+
+// For vectors, a size that varies is worth them unless its bounds say otherwise.
+int64_t vector_extent(const Dim& extent) {
   if (auto c = extent.constant()) return *c;
-  // A symbolic size counts as large, unless it is small by its bounds.
-  if (auto hi = extent.upper_bound()) return std::min<int64_t>(*hi, 64);
-  return 64;
+  return std::min<int64_t>(extent.upper_bound().value_or(64), 64);
 }
 
 struct VectorChoice {
@@ -85,7 +89,7 @@ VectorChoice best_outer(const Kernel& kernel, int lanes) {
       a.contiguous += p.contiguous;
       a.scattered += p.scattered;
     }
-    VectorChoice c{{loop.variable.symbol_name()}, true, a.scattered ? 1 : 2, extent_hint(loop.extent)};
+    VectorChoice c{{loop.variable.symbol_name()}, true, a.scattered ? 1 : 2, vector_extent(loop.extent)};
     if (c.extent * 2 <= lanes) c.quality = std::min(c.quality, 1);
     auto rank = [&](const VectorChoice& v) {
       return std::make_pair(v.quality, v.quality == 2 ? std::min<int64_t>(v.extent, lanes) : -a.scattered);
@@ -105,7 +109,7 @@ VectorChoice best_rows(const Kernel& kernel, int lanes) {
     for (const Loop& loop : phase.loops) {
       Accesses a = phase_accesses(kernel, phase, loop.variable);
       int q = a.scattered ? 1 : 2;
-      if (extent_hint(loop.extent) * 2 <= lanes) q = 1;
+      if (vector_extent(loop.extent) * 2 <= lanes) q = 1;
       if (!best || q >= best_quality) {
         best = &loop;
         best_quality = q;
@@ -114,7 +118,7 @@ VectorChoice best_rows(const Kernel& kernel, int lanes) {
     if (!best) continue;
     choice.loops.push_back(best->variable.symbol_name());
     choice.quality = std::min(choice.quality, best_quality);
-    choice.extent = std::max(choice.extent, extent_hint(best->extent));
+    choice.extent = std::max(choice.extent, vector_extent(best->extent));
   }
   if (choice.loops.empty()) choice.quality = 0;
   return choice;
@@ -210,6 +214,9 @@ class Scheduler {
     return use;
   }
 
+  // Steps of a loop whose size varies are many, for all we know.
+  static bool may_be_long(const Loop& loop) { return !loop.extent.is_constant(); }
+
   int accumulator_budget() const { return target_.vector_registers >= 32 ? 28 : target_.vector_registers - 4; }
 
   // Register tile of a kernel whose lanes are different outputs: columns (vectors) × rows (points that share the columns'
@@ -229,7 +236,7 @@ class Scheduler {
         vectors *= static_cast<int>(loop.extent.value());
       }
     }
-    int64_t in_loop = (extent_hint(vector->extent) + plan_.lanes - 1) / plan_.lanes;
+    int64_t in_loop = (vector_extent(vector->extent) + plan_.lanes - 1) / plan_.lanes;
     if (vectors == 1 && kernel_.contraction && !(columns.first && columns.second)) {
       plan_.vector_tile = static_cast<int>(std::clamp<int64_t>(in_loop, 1, rows_hint(weights_second) <= 2 ? 4 : 2));
       vectors = plan_.vector_tile;
@@ -261,7 +268,7 @@ class Scheduler {
     int64_t rows = 1;
     for (const Loop& loop : kernel_.outer) {
       Use use = use_of(loop);
-      if (weights_second ? use.first && !use.second : use.second && !use.first) rows *= extent_hint(loop.extent);
+      if (weights_second ? use.first && !use.second : use.second && !use.first) rows *= may_be_long(loop) ? 64 : extent_hint(loop.extent);
     }
     return rows;
   }

@@ -107,7 +107,7 @@ class LayoutAssigner {
     bool depthwise = groups > 1 && ic == 1 && oc == groups;
     Value* filter;
     if (depthwise) {
-      if (!find(x)) x = unblock(block(x), x->type.shape);
+      if (!find(x)) x = blocked_view(x);
       // One filter per lane: the panel is the block itself.
       filter = pack_filter(b_, *w, block_, 1);
     } else if (groups == 1) {
@@ -119,6 +119,19 @@ class LayoutAssigner {
       filter = pack_filter(b_, *w, per_group % (2 * block_) == 0 ? 2 * block_ : block_, std::gcd(ic, block_));
     }
     return block(b_.node(Op::Conv, {x, filter}, node.attributes));
+  }
+
+  // x through its blocked form; a border is added to that form, so that it is stored blocked.
+  Value* blocked_view(Value* x) {
+    if (is_op(x, Op::Pad) && !find(x->producer->operand(0))) {
+      const Node& pad = *x->producer;
+      Value* inner = pad.operand(0);
+      blocked_[inner] = block(inner);
+      Value* blocked = convert_pad(pad);
+      blocked_.erase(inner);
+      if (blocked) return unblock(blocked, x->type.shape);
+    }
+    return unblock(block(x), x->type.shape);
   }
 
   // An operand of a pointwise op in blocked form: blocked already, the same for all channels, or a vector over channels.
