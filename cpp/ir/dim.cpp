@@ -270,15 +270,18 @@ Division divide(const Dim& a, const Dim& b) {
         return {whole + inner.quotient, inner.remainder * g + y};
       }
     }
-    // (x // c) // b = x // (c·b)
-    if (rest.terms().size() == 1 && rest.terms()[0].coefficient == 1 && rest.terms()[0].factors.size() == 1) {
-      const DimAtom& atom = *rest.terms()[0].factors[0];
+    // (x // c + k) // b = (x + k·c) // (c·b)
+    const bool has_constant = rest.terms()[0].factors.empty();
+    const DimTerm& last = rest.terms().back();
+    if (rest.terms().size() == 1 + has_constant && last.coefficient == 1 && last.factors.size() == 1) {
+      const DimAtom& atom = *last.factors[0];
       if (atom.kind == DimAtom::Kind::FloorDiv && atom.b.is_constant()) {
-        Dim quotient = floor_div(atom.a, atom.b * b);
+        Dim k = has_constant ? rest.terms()[0].coefficient : 0;
+        Dim quotient = floor_div(atom.a + k * atom.b, atom.b * b);
         DimAtom mod{DimAtom::Kind::Mod, {}, 0, Dim::kUnbounded, false, rest, b};
         return {whole + quotient, from_atom(std::move(mod))};
       }
-      if (atom.kind == DimAtom::Kind::Mod && atom.b.is_constant() && atom.b.value() % *cb == 0) {
+      if (!has_constant && atom.kind == DimAtom::Kind::Mod && atom.b.is_constant() && atom.b.value() % *cb == 0) {
         // (x % (k·b)) % b = x % b; the quotient stays.
         DimAtom div{DimAtom::Kind::FloorDiv, {}, 0, Dim::kUnbounded, false, rest, b};
         return {whole + from_atom(std::move(div)), floor_mod(atom.a, b)};
@@ -294,6 +297,15 @@ Dim extremum(DimAtom::Kind kind, const Dim& a, const Dim& b) {
   bool is_min = kind == DimAtom::Kind::Min;
   if (provably_le(a, b)) return is_min ? a : b;
   if (provably_le(b, a)) return is_min ? b : a;
+  // An operand of an extremum of the same kind may already decide.
+  for (const auto& [x, y] : {std::pair(a, b), std::pair(b, a)}) {
+    if (y.terms().size() != 1 || y.terms()[0].coefficient != 1 || y.terms()[0].factors.size() != 1) continue;
+    const DimAtom& inner = *y.terms()[0].factors[0];
+    if (inner.kind != kind) continue;
+    for (const Dim& part : {inner.a, inner.b}) {
+      if (is_min ? provably_le(part, x) : provably_le(x, part)) return y;
+    }
+  }
   return from_atom({kind, {}, 0, Dim::kUnbounded, false, a < b ? a : b, a < b ? b : a});
 }
 

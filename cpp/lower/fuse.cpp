@@ -130,12 +130,14 @@ class Fuser {
         if (user->op == Op::Pad && feeds_anchor(user->result.get())) {
           Storage outer = place(user->result.get());
           storage_[user->result.get()] = outer;
+          unfinished_.insert(user->result.get());
           for (size_t i = 0; i < outer.strides.size(); ++i) outer.offset = outer.offset + user->dims("low")[i] * outer.strides[i];
           return outer;
         }
         if (user->op == Op::Concat && std::count(user->operands.begin(), user->operands.end(), v) == 1) {
           const Value* joined = user->result.get();
           if (!storage_.count(joined)) storage_[joined] = place(joined);
+          unfinished_.insert(joined);
           Storage part = storage_[joined];
           auto axis = static_cast<size_t>(user->integer("axis"));
           for (const Value* operand : user->operands) {
@@ -160,6 +162,7 @@ class Fuser {
   void materialize_concat(const Node& node) {
     const Value* joined = node.result.get();
     if (!storage_.count(joined)) storage_[joined] = place(joined);
+    unfinished_.erase(joined);
     Storage part = storage_[joined];
     auto axis = static_cast<size_t>(node.integer("axis"));
     for (const Value* operand : node.operands) {
@@ -176,6 +179,7 @@ class Fuser {
       materialize(v);
       return;
     }
+    unfinished_.erase(v);
     // The interior has been written by its producer; fill the slabs around it.
     const Storage& s = storage_[v];
     for (size_t axis = 0; axis < v->type.shape.size(); ++axis) {
@@ -219,6 +223,11 @@ class Fuser {
   BuiltKernel try_build(const Value* root) const {
     BuiltKernel built = build_kernel(root, storage_, {-1, 0, row_major_strides(root->type.shape)});
     if (built.obstacle.empty() && !closed(built, root)) built.obstacle = "a value inside has users outside";
+    for (const Node* node : built.nodes) {
+      for (const Value* operand : node->operands) {
+        if (unfinished_.count(operand)) built.obstacle = "it reads a value that is still being assembled";
+      }
+    }
     return built;
   }
 
@@ -327,6 +336,7 @@ class Fuser {
   StorageMap storage_;
   std::vector<int> output_buffers_;
   std::set<int> taken_;
+  std::set<const Value*> unfinished_;  // borders and concatenations with storage whose own step is still to come
   std::set<const Node*> done_;
   std::set<std::pair<const Node*, const Value*>> placed_;  // (concat, operand stored in it)
 };

@@ -219,6 +219,12 @@ class Scheduler {
 
   int accumulator_budget() const { return target_.vector_registers >= 32 ? 28 : target_.vector_registers - 4; }
 
+  // Whether another loop ends at different places for the points of a tile of this one.
+  bool limits_another(const Loop& loop) const {
+    return std::any_of(kernel_.outer.begin(), kernel_.outer.end(),
+                       [&](const Loop& other) { return other.limit && other.limit->contains(loop.variable); });
+  }
+
   // Register tile of a kernel whose lanes are different outputs: columns (vectors) × rows (points that share the columns'
   // operand).
   void tile_outputs() {
@@ -231,7 +237,7 @@ class Scheduler {
       if (&loop == vector || !loop.variable.is_symbol() || !loop.extent.is_constant()) continue;
       Use use = use_of(loop);
       bool column = kernel_.contraction && (weights_second ? use.second && !use.first : use.first && !use.second);
-      if (column && loop.extent.value() * vectors <= 4 && is_inner_part(loop)) {
+      if (column && loop.extent.value() * vectors <= 4 && is_inner_part(loop) && !limits_another(loop)) {
         plan_.tiles.push_back({loop.variable.symbol_name(), static_cast<int>(loop.extent.value()), true});
         vectors *= static_cast<int>(loop.extent.value());
       }
@@ -244,7 +250,7 @@ class Scheduler {
     Loop* rows = nullptr;
     int64_t best = 0;
     for (Loop& loop : kernel_.outer) {
-      if (&loop == vector || loop.limit || !loop.variable.is_symbol() || plan_.tile_of(loop)) continue;
+      if (&loop == vector || loop.limit || !loop.variable.is_symbol() || plan_.tile_of(loop) || limits_another(loop)) continue;
       Use use = use_of(loop);
       bool row = !kernel_.contraction ? use.first : weights_second ? use.first && !use.second : use.second && !use.first;
       int64_t extent = std::min<int64_t>(extent_hint(loop.extent), accumulator_budget());

@@ -18,6 +18,16 @@ void bind_graph(py::module_& m) {
                                for (const auto& v : g.inputs()) names.push_back(v->name);
                                return names;
                              })
+      .def_property_readonly("input_shapes",
+                             [](const Graph& g) {
+                               std::vector<std::vector<std::string>> shapes;
+                               for (const auto& v : g.inputs()) {
+                                 shapes.emplace_back();
+                                 for (const Dim& d : v->type.shape) shapes.back().push_back(d.str());
+                               }
+                               return shapes;
+                             },
+                             "Sizes as text.")
       .def_property_readonly("output_names", [](const Graph& g) {
         std::vector<std::string> names;
         for (const auto& o : g.outputs()) names.push_back(o.name);

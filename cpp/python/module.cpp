@@ -6,6 +6,7 @@
 PYBIND11_MODULE(cuvil_native, m) {
   using namespace cuvil::python;
   m.doc() = "Cuvil's engine. Use the package cuvil instead: names here may change without notice.";
+  m.attr("__version__") = CUVIL_VERSION;
   bind_errors(m);
   bind_graph(m);
   bind_import_aten(m);

@@ -1,0 +1,222 @@
+"""``cuvil.compile`` and what it returns."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
+
+from cuvil import cuvil_native as _native
+from cuvil._errors import CompileError, InputError, ShapeError
+from cuvil._profile import Profile
+from cuvil._progress import Progress
+from cuvil._sources import FunctionSource, OnnxSource, Source
+from cuvil._spec import InputSpec, parse_input_spec
+
+Axis = Tuple[int, int]
+"""(input, axis)"""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One input or output. A size is a number, or the text of an expression over sizes that vary."""
+
+    name: str
+    dtype: str
+    shape: Tuple[Union[int, str], ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class CompiledFunction:
+    """A compiled model: call it like the original.
+
+    Tensors in, tensors of the same kind (torch or NumPy) out, in the same tree. Safe to call from several threads; the
+    GIL is released while it runs. A call with a size that was compiled in compiles once more with that axis variable,
+    and never again for that axis.
+
+    Raises InputError (a ValueError) for arguments that do not fit, ShapeError for sizes that do not.
+    """
+
+    def __init__(self, source: Source, target: str = "") -> None:
+        self._source = source
+        self._target = target
+        self._lock = threading.Lock()
+        self._varying: Set[Axis] = set()
+        self._install(self._build())
+
+    def _build(self) -> Any:
+        graph = self._source.import_graph(frozenset(self._varying))
+        with Progress() as progress:
+            return _native.compile(graph, self._target, 0, progress)
+
+    def _install(self, model: Any) -> None:
+        self._model = model
+        self._run = model.run
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        source = self._source
+        tensors = args if source.positional and not kwargs else source.flatten(args, kwargs)
+        try:
+            result = self._run(*tensors)
+        except ShapeError:
+            self._widen(tensors)
+            result = self._run(*tensors)
+        return result if source.plain_result else source.unflatten(result)
+
+    def _widen(self, tensors: Sequence[Any]) -> None:
+        """Compiles again with the axes variable whose sizes differ; raises the ShapeError that led here if that fails."""
+        original = sys.exc_info()[1]
+        assert original is not None
+        with self._lock:
+            # Another thread may have done it already.
+            differing: Set[Axis] = set()
+            for number, (info, tensor) in enumerate(zip(self.inputs, tensors)):
+                shape = tuple(getattr(tensor, "shape", ()))
+                if len(shape) != len(info.shape):
+                    raise original
+                differing |= {
+                    (number, axis)
+                    for axis, (expected, actual) in enumerate(zip(info.shape, shape))
+                    if isinstance(expected, int) and expected != actual
+                }
+            if not differing:
+                return
+            before = set(self._varying)
+            self._varying |= differing
+            try:
+                self._install(self._build())
+            except CompileError as error:
+                self._varying = before
+                raise original from error
+
+    @property
+    def inputs(self) -> List[TensorInfo]:
+        """The tensors a call takes, in order."""
+        return [TensorInfo(*info) for info in self._model.inputs]
+
+    @property
+    def outputs(self) -> List[TensorInfo]:
+        """The tensors a call returns, in the order of the result's leaves."""
+        return [TensorInfo(*info) for info in self._model.outputs]
+
+    @property
+    def target(self) -> str:
+        """The target the code is for."""
+        return str(self._model.target)
+
+    @property
+    def compile_times(self) -> List[Tuple[str, float]]:
+        """Steps of the last compile, with seconds."""
+        return list(self._model.compile_times)
+
+    def explain(self, loops: bool = False) -> str:
+        """The kernels in the order in which they run, and what each computes; with ``loops``, also how."""
+        rows = self._model.kernels({})
+        if loops:
+            return "\n".join(row["description"] for row in rows)
+        width = max((len(row["name"]) for row in rows), default=0)
+        return "\n".join(f"{row['name']:<{width}}  {_count_runs(row['ops'])}" for row in rows)
+
+    def profile(self, *args: Any, runs: int = 20, **kwargs: Any) -> Profile:
+        """Runs the model ``runs`` times on these inputs and times each kernel."""
+        if runs < 1:
+            raise ValueError(f"runs must be positive, got {runs}")
+        tensors = self._source.flatten(args, kwargs)
+        self(*args, **kwargs)
+        symbols = self._model.symbol_values([list(getattr(t, "shape", ())) for t in tensors])
+        return Profile(self._model.kernels(symbols), [self._model.profile(*tensors) for _ in range(runs)])
+
+    def memory(self) -> Dict[str, Union[int, str]]:
+        """Bytes of code, of weights and of one run's intermediate values (an expression if sizes vary)."""
+        arena = self._model.arena_bytes({})
+        return {
+            "code_bytes": self._model.code_bytes,
+            "weight_bytes": self._model.weight_bytes,
+            "intermediate_bytes": self._model.arena_text if arena is None else arena,
+        }
+
+    def trim(self) -> None:
+        """Gives the memory of intermediate values that no run is using back to the system."""
+        self._model.trim()
+
+    def graph(self) -> str:
+        """The model as imported, in the text form of graphs."""
+        return str(self._source.import_graph(frozenset(self._varying)).text(True))
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(str, self.inputs))
+        outputs = ", ".join(map(str, self.outputs))
+        return f"<cuvil.CompiledFunction ({inputs}) -> ({outputs})>"
+
+
+class _LazyFunction:
+    """A decorated function: compiled at its first call, for the arguments of that call."""
+
+    def __init__(self, function: Callable[..., Any], specs: Optional[List[InputSpec]], target: str) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._specs = specs
+        self._target = target
+        self._lock = threading.Lock()
+        self._compiled: Optional[CompiledFunction] = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._compiled is None:
+            with self._lock:
+                if self._compiled is None:
+                    source = FunctionSource(self._function, args, kwargs, self._specs)
+                    self._compiled = CompiledFunction(source, self._target)
+        return self._compiled(*args, **kwargs)
+
+    @property
+    def compiled(self) -> CompiledFunction:
+        """The compiled function, once there has been a call."""
+        if self._compiled is None:
+            raise InputError("the function has not been called yet, so there is nothing compiled")
+        return self._compiled
+
+
+def compile(model: Any = None, input_spec: Optional[Sequence[Any]] = None, *, target: str = "") -> Any:  # noqa: A001
+    """Compiles a model to native code.
+
+    ``model``: an ``nn.Module``, a function of torch tensors, an ``ExportedProgram``, or an ONNX model as a path, bytes or
+    a ``ModelProto``.
+
+    ``input_spec``: a list with one entry per input, ``(name, example)`` or ``(name, shape, dtype)``. A size in a shape is
+    a number, a name (equal names are equal sizes) or None; the latter two may vary from call to call. ONNX models and
+    exported programs know their inputs; for ONNX it overrides sizes.
+
+    ``target``: "" for ``CUVIL_TARGET`` or else this machine, or a name such as "x86-64-v3".
+
+    Returns a CompiledFunction. Without ``input_spec``, a function or module is compiled at its first call; so this also
+    is a decorator: ``@cuvil.compile``, or ``@cuvil.compile(input_spec=...)``.
+
+    Raises CompileError when the model or the request is at fault, InternalError when Cuvil is.
+    """
+    if model is None:
+        return functools.partial(compile, input_spec=input_spec, target=target)
+    specs = parse_input_spec(input_spec)
+    if isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(model, "SerializeToString"):
+        return CompiledFunction(OnnxSource(model, specs), target)
+    if type(model).__name__ == "ExportedProgram":
+        return CompiledFunction(FunctionSource(model, (), {}, specs), target)
+    if not callable(model):
+        raise CompileError(
+            f"cannot compile a {type(model).__name__}: give an nn.Module, a function, an ExportedProgram, or an ONNX "
+            "model as path, bytes or ModelProto"
+        )
+    if specs is None:
+        return _LazyFunction(model, None, target)
+    return CompiledFunction(FunctionSource(model, None, {}, specs), target)
+
+
+def _count_runs(ops: Sequence[str]) -> str:
+    """Names in order; those that only move elements are left out."""
+    silent = {"reshape", "transpose", "broadcast", "slice", "constant"}
+    shown = [op for op in ops if op not in silent] or list(ops)
+    return " → ".join(shown)
