@@ -273,7 +273,7 @@ Division divide(const Dim& a, const Dim& b) {
     // (x // c + k) // b = (x + k·c) // (c·b)
     const bool has_constant = rest.terms()[0].factors.empty();
     const DimTerm& last = rest.terms().back();
-    if (rest.terms().size() == 1 + has_constant && last.coefficient == 1 && last.factors.size() == 1) {
+    if (rest.terms().size() == (has_constant ? 2u : 1u) && last.coefficient == 1 && last.factors.size() == 1) {
       const DimAtom& atom = *last.factors[0];
       if (atom.kind == DimAtom::Kind::FloorDiv && atom.b.is_constant()) {
         Dim k = has_constant ? rest.terms()[0].coefficient : 0;

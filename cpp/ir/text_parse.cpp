@@ -83,7 +83,7 @@ class Parser {
   bool accept(std::string_view token) {
     skip_space();
     if (text_.substr(pos_, token.size()) != token) return false;
-    bool word = is_word(token.back());
+    bool word = token.back() != '.' && is_word(token.back());
     if (word && pos_ + token.size() < text_.size() && is_word(text_[pos_ + token.size()])) return false;
     pos_ += token.size();
     return true;

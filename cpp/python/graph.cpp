@@ -3,8 +3,11 @@
 
 #include <pybind11/stl.h>
 
+#include <sstream>
+
 #include "ir/text.hpp"
 #include "python/bindings.hpp"
+#include "tools/opt.hpp"
 
 namespace cuvil::python {
 
@@ -33,6 +36,15 @@ void bind_graph(py::module_& m) {
         for (const auto& o : g.outputs()) names.push_back(o.name);
         return names;
       });
+  m.def(
+      "opt",
+      [](const std::vector<std::string>& arguments, const std::string& input) {
+        std::istringstream in(input);
+        std::ostringstream out, err;
+        int status = run_opt(arguments, in, out, err);
+        return std::make_tuple(status, out.str(), err.str());
+      },
+      py::arg("arguments"), py::arg("input") = "", "cuvil-opt: (exit status, output, errors).");
   m.def("parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"),
         "Reads a graph's text form.");
 }

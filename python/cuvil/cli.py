@@ -22,6 +22,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
+def opt() -> int:
+    """``cuvil-opt``: passes on the text form of graphs (see ``cuvil-opt --help``)."""
+    from cuvil import cuvil_native
+
+    arguments = sys.argv[1:]
+    needs_input = not any(a in {"--help", "--list-ops"} for a in arguments) and all(a.startswith("--") for a in arguments)
+    status, output, errors = cuvil_native.opt(arguments, sys.stdin.read() if needs_input else "")
+    sys.stdout.write(output)
+    sys.stderr.write(errors)
+    return int(status)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     parser = argparse.ArgumentParser(prog="cuvil", description="Compiles trained models to native code and runs them.")

@@ -52,7 +52,7 @@ def format_memory(memory: Any) -> str:
         return str(memory)
     width = max((len(name) for name in memory), default=0)
     return "\n".join(
-        f"{name.replace('_', ' '):<{width}}  {value:,}" if isinstance(value, int) else f"{name:<{width}}  {value}"
+        f"{name.replace('_', ' '):<{width}}  {format(value, ',') if isinstance(value, int) else value}"
         for name, value in memory.items()
     )
 

@@ -1,6 +1,6 @@
 """Whole models against eager PyTorch: through torch.export and through ONNX, fixed and dynamic batch.
 
-The reduced models run always. The full ones are marked slow: ``pytest -m slow tests/correctness/test_models.py``.
+The full-size ones are marked slow: ``pytest -m "not slow"`` leaves them out.
 """
 
 from __future__ import annotations
