@@ -102,7 +102,7 @@ def _speedups(document: dict[str, Any], threads: int, directory: Path) -> Path:
     chosen = [(model, results) for model, count, results in groups(document) if count == threads]
     engines = list(dict.fromkeys(r["engine"] for r in document["results"] if r["threads"] == threads))
     colours = dict(zip(engines, ("#c2410c", "#94a3b8", "#64748b", "#a5b4fc", "#7dd3fc", "#86efac", "#fcd34d")))
-    figure, axes = pyplot.subplots(figsize=(max(6.0, 1.5 * len(chosen)), 4.2), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(max(6.0, 1.1 * len(chosen)), 4.2), layout="constrained")
     width = 0.8 / max(1, len(engines))
     for place, (_, results) in enumerate(chosen):
         times = {r["engine"]: r["median_ms"] for r in results if r["median_ms"]}

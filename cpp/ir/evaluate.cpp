@@ -37,6 +37,19 @@ Tensor evaluate_node(const Node& node, const std::vector<Tensor>& operands, cons
   throw InternalError("unknown kind of op");
 }
 
+std::optional<Tensor> evaluate_constant(const Value* value, int64_t most_elements) {
+  if (const Tensor* t = constant_of(value)) return *t;
+  if (!value->producer || !value->type.is_static() || value->type.num_elements().value() > most_elements) return std::nullopt;
+  if (value->producer->op == Op::DimValue) return std::nullopt;
+  std::vector<Tensor> operands;
+  for (const Value* operand : value->producer->operands) {
+    std::optional<Tensor> t = evaluate_constant(operand, most_elements);
+    if (!t) return std::nullopt;
+    operands.push_back(std::move(*t));
+  }
+  return evaluate_node(*value->producer, operands, {});
+}
+
 Bindings bind_symbols(const Graph& graph, const std::vector<std::vector<int64_t>>& shapes) {
   if (shapes.size() != graph.inputs().size()) {
     throw CompileError("the graph takes " + std::to_string(graph.inputs().size()) + " inputs, not " +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ using Bindings = std::map<std::string, int64_t>;
 
 /// One node on evaluated operands.
 Tensor evaluate_node(const Node& node, const std::vector<Tensor>& operands, const Bindings& bindings);
+
+/// The value of what depends on constants only, if it and all it depends on have at most `most_elements` elements.
+std::optional<Tensor> evaluate_constant(const Value* value, int64_t most_elements);
 
 /// The whole graph; inputs in graph order. Binds symbols from the inputs' shapes, and throws CompileError when a shape,
 /// dtype or number of inputs does not fit.

@@ -162,6 +162,7 @@ uint16_t float_to_half(float v) {
   auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
   float a = std::fabs(v);
   if (std::isnan(v)) return static_cast<uint16_t>(sign | 0x7e00);
+  if (a == 0) return sign;
   if (a >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);
   int exponent = 0;
   std::frexp(a, &exponent);

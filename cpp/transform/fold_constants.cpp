@@ -39,24 +39,13 @@ class Folder {
     std::vector<Tensor> operands;
     int64_t stored = 0;
     for (const Value* operand : node.operands) {
-      std::optional<Tensor> t = value_of(operand);
+      std::optional<Tensor> t = evaluate_constant(operand, kLargestGrowth);
       if (!t) return std::nullopt;
       if (constant_of(operand)) stored += t->num_elements();
       operands.push_back(std::move(*t));
     }
     if (node.type().num_elements().value() > std::max(stored, kLargestGrowth)) return std::nullopt;
     return evaluate_node(node, operands, {});
-  }
-
-  // Constants, and small leaves and broadcasts of them.
-  std::optional<Tensor> value_of(const Value* v) {
-    if (const Tensor* t = constant_of(v)) return *t;
-    if (!v->producer || !v->type.is_static() || v->type.num_elements().value() > kLargestGrowth) return std::nullopt;
-    if (v->producer->op == Op::Iota) return evaluate_node(*v->producer, {}, {});
-    if (v->producer->op != Op::Broadcast) return std::nullopt;
-    std::optional<Tensor> inner = value_of(v->producer->operand(0));
-    if (!inner) return std::nullopt;
-    return evaluate_node(*v->producer, {*inner}, {});
   }
 
   Graph& graph_;

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from cuvil import cuvil_native as _native
-from cuvil._compile import CompiledFunction, TensorInfo, compile  # noqa: A004
+from cuvil._compile import CompiledFunction, TensorInfo, compile
 from cuvil._errors import CompileError, InputError, InternalError, LoadError, ShapeError
 from cuvil._profile import KernelProfile, Profile
 
@@ -33,8 +33,8 @@ __all__ = [
 def set_num_threads(count: int) -> None:
     """Sets how many threads a run uses at most, the calling one included.
 
-    Never more than this process may use (its affinity and cgroup quota) and than ``CUVIL_NUM_THREADS`` says. 0 goes back
-    to that default. With 1 no thread is ever started.
+    Never more than this process may use (its affinity and cgroup quota) and than ``CUVIL_NUM_THREADS`` says. 0 goes
+    back to that default. With 1 no thread is ever started.
     """
     if count < 0:
         raise ValueError(f"the number of threads must not be negative, got {count}")

@@ -69,7 +69,7 @@ class CompiledFunction:
         return result if source.plain_result else source.unflatten(result)
 
     def _widen(self, tensors: Sequence[Any]) -> None:
-        """Compiles again with the axes variable whose sizes differ; raises the ShapeError that led here if that fails."""
+        """Compiles again with the axes that differ made dynamic; raises the ShapeError that led here if that fails."""
         original = sys.exc_info()[1]
         assert original is not None
         with self._lock:
@@ -181,15 +181,15 @@ class _LazyFunction:
         return self._compiled
 
 
-def compile(model: Any = None, input_spec: Optional[Sequence[Any]] = None, *, target: str = "") -> Any:  # noqa: A001
+def compile(model: Any = None, input_spec: Optional[Sequence[Any]] = None, *, target: str = "") -> Any:
     """Compiles a model to native code.
 
-    ``model``: an ``nn.Module``, a function of torch tensors, an ``ExportedProgram``, or an ONNX model as a path, bytes or
-    a ``ModelProto``.
+    ``model``: an ``nn.Module``, a function of torch tensors, an ``ExportedProgram``, or an ONNX model as a path, bytes
+    or a ``ModelProto``.
 
-    ``input_spec``: a list with one entry per input, ``(name, example)`` or ``(name, shape, dtype)``. A size in a shape is
-    a number, a name (equal names are equal sizes) or None; the latter two may vary from call to call. ONNX models and
-    exported programs know their inputs; for ONNX it overrides sizes.
+    ``input_spec``: a list with one entry per input, ``(name, example)`` or ``(name, shape, dtype)``. A size in a shape
+    is a number, a name (equal names are equal sizes) or None; the latter two may vary from call to call. ONNX models
+    and exported programs know their inputs; for ONNX it overrides sizes.
 
     ``target``: "" for ``CUVIL_TARGET`` or else this machine, or a name such as "x86-64-v3".
 

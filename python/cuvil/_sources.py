@@ -114,6 +114,8 @@ class FunctionSource(Source):
             self._args = tuple(self._example(spec) for spec in self._specs)
 
     def import_graph(self, varying: Varying) -> Any:
+        from torch.utils import _pytree
+
         from cuvil import _torch
 
         if type(self._model).__name__ == "ExportedProgram":
@@ -124,7 +126,7 @@ class FunctionSource(Source):
             args, kwargs, shapes = self._dynamic(varying)
             imported = _torch.import_module(self._model, args, kwargs, shapes)
         self._imported = imported
-        self._tree = _torch.pytree
+        self._tree = _pytree
         self.positional = self._takes_tensors_only(imported)
         leaves = imported.output_leaves
         tensors_in_order = [leaf for leaf in leaves] == [("tensor", number) for number in range(len(leaves))]
@@ -205,7 +207,8 @@ class FunctionSource(Source):
             value = leaves[position]
             if value is not constant and value != constant:
                 raise InputError(
-                    f"argument {position} was compiled in as {constant!r}, got {value!r}; compile again for another value"
+                    f"argument {position} was compiled in as {constant!r}, got {value!r}; "
+                    "compile again for another value"
                 )
         return [leaves[position] for position in imported.tensor_positions]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
-from torch.utils import _pytree as pytree
 
 from cuvil import cuvil_native as _native
 from cuvil._errors import CompileError
@@ -120,7 +119,7 @@ class _Extractor:
                 kind = spec.kind.name if spec is not None else "USER_INPUT"
                 if kind == "USER_INPUT":
                     names[node.name] = node
-                elif kind in {"PARAMETER", "BUFFER", "CONSTANT_TENSOR"}:
+                elif spec is not None and kind in {"PARAMETER", "BUFFER", "CONSTANT_TENSOR"}:
                     weights.append(self._weight(node.name, self._stored(spec.target)))
             elif node.op == "get_attr":
                 weights.append(self._weight(node.name, _attribute(self.program.graph_module, node.target)))
@@ -133,13 +132,13 @@ class _Extractor:
         user_inputs = [spec for spec in self.signature.input_specs if spec.kind.name == "USER_INPUT"]
         for position, spec in enumerate(user_inputs):
             value = getattr(spec.arg, "value", None)
-            node = names.get(getattr(spec.arg, "name", None))
-            meta = node.meta.get("val") if node is not None else None
+            name = getattr(spec.arg, "name", "")
+            meta = names[name].meta.get("val") if name in names else None
             if isinstance(meta, torch.Tensor):
                 tensor_positions.append(position)
-                inputs.append((node.name, self._meta(meta)))
+                inputs.append((name, self._meta(meta)))
             elif isinstance(meta, (torch.SymInt, torch.SymFloat)):
-                raise CompileError(f"input '{node.name}' is a number that varies; pass it as a tensor")
+                raise CompileError(f"input '{name}' is a number that varies; pass it as a tensor")
             else:
                 constants.append((position, value))
         graph = _native.import_aten(
@@ -175,7 +174,7 @@ class _Extractor:
     def _stored(self, target: str) -> torch.Tensor:
         for store in (self.program.state_dict, self.program.constants):
             if target in store:
-                return store[target]  # type: ignore[no-any-return]
+                return store[target]
         raise CompileError(f"the exported program has no tensor '{target}'")
 
     def _weight(self, name: str, tensor: torch.Tensor) -> Tuple[str, int, str, List[int], Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import Any, cast
 
 import cuvil
 
@@ -27,7 +27,8 @@ def opt() -> int:
     from cuvil import cuvil_native
 
     arguments = sys.argv[1:]
-    needs_input = not any(a in {"--help", "--list-ops"} for a in arguments) and all(a.startswith("--") for a in arguments)
+    tells_only = any(argument in {"--help", "--list-ops"} for argument in arguments)
+    needs_input = not tells_only and all(argument.startswith("--") for argument in arguments)
     status, output, errors = cuvil_native.opt(arguments, sys.stdin.read() if needs_input else "")
     sys.stdout.write(output)
     sys.stderr.write(errors)
@@ -106,7 +107,7 @@ def _run(options: argparse.Namespace) -> int:
         values = result if isinstance(result, (tuple, list)) else (result,)
         outputs = {f"output_{index}": np.asarray(value) for index, value in enumerate(values)}
     if options.output:
-        np.savez(options.output, **outputs)
+        np.savez(options.output, **cast(Any, outputs))
     else:
         for name, value in outputs.items():
             print(f"{name}: {value.dtype} {list(value.shape)}")

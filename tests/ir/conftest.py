@@ -31,7 +31,8 @@ def pytest_collect_file(parent, file_path: Path):
 
 class TextTestFile(pytest.File):
     def collect(self):
-        directives = [match.groups() for line in self.path.read_text().splitlines() if (match := DIRECTIVE.search(line))]
+        matches = (DIRECTIVE.search(line) for line in self.path.read_text().splitlines())
+        directives = [match.groups() for match in matches if match]
         runs = [text for kind, text in directives if kind == "RUN"]
         assert runs, f"{self.path}: no RUN line"
         for number, run in enumerate(runs):

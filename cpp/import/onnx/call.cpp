@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/evaluate.hpp"
 #include "support/error.hpp"
 
 namespace cuvil::onnx {
@@ -63,8 +64,9 @@ int64_t Call::axis(std::string_view name, int64_t fallback, const Value* of) con
 
 std::optional<std::vector<Dim>> Call::sizes_of(const Value* v) const {
   if (auto it = known_.find(v); it != known_.end()) return it->second;
-  const Tensor* t = constant_of(v);
-  if (!t || !is_integer(t->dtype()) || t->rank() > 1 || t->num_elements() > 4096) return std::nullopt;
+  if (!is_integer(v->type.dtype) || v->type.rank() > 1) return std::nullopt;
+  std::optional<Tensor> t = evaluate_constant(v, 4096);
+  if (!t || t->num_elements() > 4096) return std::nullopt;
   std::vector<Dim> sizes;
   for (int64_t i = 0; i < t->num_elements(); ++i) sizes.push_back(t->get_int(i));
   return sizes;
@@ -86,7 +88,7 @@ std::vector<int64_t> Call::constants(size_t i) const {
 }
 
 double Call::constant_real(size_t i) const {
-  const Tensor* t = constant_of(input(i));
+  std::optional<Tensor> t = evaluate_constant(input(i), 16);
   if (!t || t->num_elements() != 1) fail("input " + std::to_string(i) + " must be a constant number");
   return t->get_double(0);
 }

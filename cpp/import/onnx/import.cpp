@@ -115,6 +115,9 @@ class Importer {
 
   Value* find(std::string_view name, const std::string& user) {
     auto it = values_.find(name);
+    if (auto missing = not_computed_.find(name); missing != not_computed_.end()) {
+      throw CompileError("node '" + missing->second + "': its output '" + std::string(name) + "' is not supported yet");
+    }
     if (it == values_.end() || !it->second) throw CompileError("malformed ONNX file: '" + std::string(name) + "' is used by " + user + " before anything defines it");
     return it->second;
   }
@@ -138,7 +141,11 @@ class Importer {
       Value* v = i < call.results.size() ? call.results[i] : nullptr;
       if (values_.count(node.outputs[i])) throw CompileError("malformed ONNX file: '" + std::string(node.outputs[i]) + "' is defined twice");
       // A missing value is only an error when somebody uses it.
-      if (v) values_[std::string(node.outputs[i])] = v;
+      if (v) {
+        values_[std::string(node.outputs[i])] = v;
+      } else {
+        not_computed_[std::string(node.outputs[i])] = call.describe();
+      }
     }
   }
 
@@ -147,6 +154,7 @@ class Importer {
   Graph graph_;
   Builder b_;
   std::map<std::string, Value*, std::less<>> values_;
+  std::map<std::string, std::string, std::less<>> not_computed_;  // outputs that a lowering leaves out, and their nodes
   std::set<std::string> known_inputs_;
   KnownSizes known_sizes_;
 };

@@ -115,12 +115,21 @@ void batch_normalization(Call& c) {
   c.set(c.b.batch_norm(c.input(0), c.input(1), c.input(2), c.input(3), c.input(4), c.real("epsilon", 1e-5)));
 }
 
+// (Y, Mean, InvStdDev); the statistics are in f32 for half types.
 void layer_normalization(Call& c) {
   Value* x = c.input(0);
   DType t = x->type.dtype;
   auto wide = [&](Value* v) { return v && size_of(t) == 2 ? c.b.cast(v, DType::f32) : v; };
   auto axis = static_cast<int>(c.axis("axis", -1, x));
-  c.set(c.b.cast(c.b.layer_norm(wide(x), axis, wide(c.input(1)), wide(c.optional_input(2)), c.real("epsilon", 1e-5)), t));
+  double epsilon = c.real("epsilon", 1e-5);
+  c.set(c.b.cast(c.b.layer_norm(wide(x), axis, wide(c.input(1)), wide(c.optional_input(2)), epsilon), t));
+  if (c.node().outputs.size() < 2) return;
+  std::vector<int64_t> axes;
+  for (int64_t i = axis; i < x->type.rank(); ++i) axes.push_back(i);
+  Value* mean = c.b.mean(wide(x), axes, true);
+  Value* centred = c.b.sub(wide(x), mean);
+  c.set(mean);
+  c.set(c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, c.b.mean(c.b.mul(centred, centred), axes, true), epsilon)));
 }
 
 void rms_normalization(Call& c) {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "import/onnx/call.hpp"
+#include "ir/evaluate.hpp"
 
 namespace cuvil::onnx {
 
@@ -58,6 +59,15 @@ void modulo(Call& c) { c.set(c.b.binary(c.integer("fmod", 0) ? Fn::Rem : Fn::Mod
 void where(Call& c) { c.set(c.b.select(c.input(0), c.input(1), c.input(2))); }
 
 void identity(Call& c) { c.set(c.input(0)); }
+
+void dropout(Call& c) {
+  if (c.optional_input(2)) {
+    auto training = evaluate_constant(c.input(2), 1);
+    if (!training || training->get_int(0) != 0) c.fail("training mode is not supported");
+  }
+  c.set(c.input(0));
+  if (c.node().outputs.size() > 1) c.set(c.b.full(c.input(0)->type.shape, DType::boolean, 1));
+}
 
 void cast(Call& c) { c.set(c.b.cast(c.input(0), dtype_of(c.integer("to", 1), c.describe()))); }
 void cast_like(Call& c) { c.set(c.b.cast(c.input(0), c.input(1)->type.dtype)); }
@@ -175,7 +185,7 @@ std::vector<Row> pointwise_rows() {
       {"Cos", unary<Fn::Cos>},
       {"Cosh", cosh},
       {"Div", binary<Fn::Div>},
-      {"Dropout", identity},
+      {"Dropout", dropout},
       {"Elu", elu},
       {"Equal", binary<Fn::Eq>},
       {"Erf", unary<Fn::Erf>},

@@ -372,7 +372,9 @@ void space_to_depth(Call& c) {
   const Shape& s = x->type.shape;
   int64_t r = c.integer("blocksize", 1);
   Dim h = floor_div(s.at(2), r), w = floor_div(s.at(3), r);
-  Value* y = c.b.transpose(c.b.reshape(x, {s[0], s[1], h, r, w, r}), {0, 3, 5, 1, 2, 4});
+  bool column = c.text("mode", "DCR") == "CRD";
+  std::vector<int64_t> perm = column ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4};
+  Value* y = c.b.transpose(c.b.reshape(x, {s[0], s[1], h, r, w, r}), perm);
   c.set(c.b.reshape(y, {s[0], s[1] * (r * r), h, w}));
 }
 

@@ -1,0 +1,5 @@
+"""The engine. Its names may change without notice, so they are not typed."""
+
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...
