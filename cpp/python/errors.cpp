@@ -1,6 +1,7 @@
 // Exceptions: the classes are Python's (cuvil/_errors.py); here C++ exceptions become them.
 #include "support/error.hpp"
 
+#include <cstring>
 #include <new>
 
 #include "python/bindings.hpp"
@@ -14,7 +15,10 @@ namespace {
 void set_error(const char* class_name, const char* message) {
   PyObject* module = PyImport_ImportModule("cuvil._errors");
   PyObject* type = module ? PyObject_GetAttrString(module, class_name) : nullptr;
-  if (type) PyErr_SetString(type, message);
+  // Names in a damaged file may hold any bytes.
+  PyObject* text = PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::strlen(message)), "backslashreplace");
+  if (type && text) PyErr_SetObject(type, text);
+  Py_XDECREF(text);
   Py_XDECREF(type);
   Py_XDECREF(module);
 }
@@ -45,14 +49,12 @@ void bind_errors(py::module_&) {
   py::register_exception_translator([](std::exception_ptr p) {
     try {
       if (p) std::rethrow_exception(p);
-    } catch (const ShapeFault& e) {
-      set_error("ShapeError", e.what());
-    } catch (const InputFault& e) {
-      set_error("InputError", e.what());
-    } catch (const CompileError& e) {
-      set_error("CompileError", e.what());
-    } catch (const InternalError& e) {
-      set_error("InternalError", e.what());
+    } catch (const py::error_already_set&) {
+      throw;  // pybind11's own
+    } catch (const py::builtin_exception&) {
+      throw;
+    } catch (...) {
+      set_python_error();
     }
   });
 }

@@ -69,7 +69,7 @@ Graph import_aten(const py::dict& d) {
   }
   for (py::handle h : d["inputs"].cast<py::list>()) {
     auto t = h.cast<py::tuple>();
-    g.inputs.push_back({t[0].cast<std::string>(), meta_from(t[1])});
+    g.inputs.push_back({t[0].cast<std::string>(), meta_from(t[1]), t[2].cast<std::string>()});
   }
   for (py::handle h : d["weights"].cast<py::list>()) {
     auto t = h.cast<py::tuple>();  // name, address, dtype, shape, owner

@@ -121,10 +121,10 @@ class FunctionSource(Source):
         if type(self._model).__name__ == "ExportedProgram":
             if varying:
                 raise CompileError("an exported program's sizes are fixed by its export")
-            imported = _torch.import_module(self._model, ())
+            imported = _torch.import_module(self._model, (), names=self._names)
         else:
             args, kwargs, shapes = self._dynamic(varying)
-            imported = _torch.import_module(self._model, args, kwargs, shapes)
+            imported = _torch.import_module(self._model, args, kwargs, shapes, self._names or self._parameters(args))
         self._imported = imported
         self._tree = _pytree
         self.positional = self._takes_tensors_only(imported)
@@ -181,6 +181,15 @@ class FunctionSource(Source):
             return args, kwargs, None
         dynamic_args, dynamic_kwargs = pytree.tree_unflatten(shapes, spec)
         return args, kwargs, self._by_parameter(dynamic_args, dynamic_kwargs)
+
+    def _parameters(self, args: Tuple[Any, ...]) -> List[str]:
+        """Names of the parameters that positional arguments bind to; none where that cannot be told."""
+        try:
+            parameters = inspect.signature(getattr(self._model, "forward", self._model)).parameters.values()
+        except (TypeError, ValueError):
+            return []
+        named = [p.name for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+        return named[: len(args)]
 
     def _by_parameter(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
         """torch.export wants one tuple, or a dict by parameter name when keywords are used."""

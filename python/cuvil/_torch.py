@@ -35,11 +35,16 @@ class ImportedModel:
 
 
 def import_module(
-    model: Any, args: Tuple[Any, ...], kwargs: Optional[Dict[str, Any]] = None, dynamic_shapes: Any = None
+    model: Any,
+    args: Tuple[Any, ...],
+    kwargs: Optional[Dict[str, Any]] = None,
+    dynamic_shapes: Any = None,
+    names: Sequence[str] = (),
 ) -> ImportedModel:
     """Imports an nn.Module, a function of tensors, or an ExportedProgram.
 
-    ``dynamic_shapes`` is what ``torch.export.export`` takes. Raises CompileError if PyTorch cannot export the model, or
+    ``dynamic_shapes`` is what ``torch.export.export`` takes; ``names`` are the inputs' names, if there are as many as
+    tensors. Raises CompileError if PyTorch cannot export the model, or
     the model uses operators that Cuvil does not have (all are listed).
     """
     if isinstance(model, torch.export.ExportedProgram):
@@ -47,7 +52,7 @@ def import_module(
     else:
         program = _export(model, args, kwargs or {}, dynamic_shapes)
     program = program.run_decompositions(_decompositions())
-    return _Extractor(program).run()
+    return _Extractor(program).run(names)
 
 
 def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_shapes: Any) -> Any:
@@ -104,7 +109,7 @@ class _Extractor:
         self.signature = program.graph_signature
         self.module_source: Dict[str, str] = {}
 
-    def run(self) -> ImportedModel:
+    def run(self, input_names: Sequence[str]) -> ImportedModel:
         self._reject_mutation()
         kinds = {spec.arg.name: spec for spec in self.signature.input_specs if hasattr(spec.arg, "name")}
         inputs: List[Any] = []
@@ -136,11 +141,13 @@ class _Extractor:
             meta = names[name].meta.get("val") if name in names else None
             if isinstance(meta, torch.Tensor):
                 tensor_positions.append(position)
-                inputs.append((name, self._meta(meta)))
+                inputs.append((name, self._meta(meta), name))
             elif isinstance(meta, (torch.SymInt, torch.SymFloat)):
                 raise CompileError(f"input '{name}' is a number that varies; pass it as a tensor")
             else:
                 constants.append((position, value))
+        if len(input_names) == len(inputs):
+            inputs = [(node, meta, name) for (node, meta, _), name in zip(inputs, input_names)]
         graph = _native.import_aten(
             {
                 "symbols": self._symbols(),
@@ -157,7 +164,7 @@ class _Extractor:
             out_spec=call_spec.out_spec,
             tensor_positions=tensor_positions,
             constants=constants,
-            input_names=[name for name, _ in inputs],
+            input_names=[name for _, _, name in inputs],
             output_leaves=output_leaves,
         )
 

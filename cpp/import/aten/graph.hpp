@@ -37,8 +37,9 @@ struct Node {
 };
 
 struct Input {
-  std::string name;
+  std::string name;  // of its node
   Meta meta;
+  std::string label;  // what users call it
 };
 
 struct Weight {

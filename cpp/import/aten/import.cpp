@@ -81,7 +81,7 @@ Graph import_graph(const ExportedGraph& exported) {
   for (const Input& input : exported.inputs) {
     Type type{dtype_of(input.meta.dtype), {}};
     for (const std::string& s : input.meta.sizes) type.shape.push_back(parse(s));
-    values[input.name] = {graph.add_input(input.name, std::move(type))};
+    values[input.name] = {graph.add_input(input.label, std::move(type))};
   }
   for (const Weight& w : exported.weights) {
     b.set_source(w.name);

@@ -122,6 +122,21 @@ void batch_norm_inference(Call& c) {
   c.skip();
 }
 
+// input, weight, bias, training, momentum, eps → (output, …): the batch's own statistics
+void batch_norm_of_batch(Call& c) {
+  Value* x = c.tensor(0);
+  std::vector<int64_t> axes{0};
+  for (int64_t i = 2; i < x->type.rank(); ++i) axes.push_back(i);
+  Value* centred = c.b.sub(x, c.b.mean(x, axes, true));
+  Value* variance = c.b.mean(c.b.mul(centred, centred), axes, true);
+  Value* y = c.b.mul(centred, c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, variance, c.real(5, "eps", 1e-5))));
+  if (Value* scale = c.optional_tensor(1, "weight")) y = c.b.mul(y, per_channel(c, scale, x->type.shape.size()));
+  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, per_channel(c, bias, x->type.shape.size()));
+  c.set(y);
+  c.skip();
+  c.skip();
+}
+
 // input, weight, bias, N, C, HxW, groups, eps → (output, mean, rstd)
 void native_group_norm(Call& c) {
   c.set(c.b.group_norm(c.tensor(0), c.integer(6, "group"), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"), c.real(7, "eps")));
@@ -259,6 +274,7 @@ std::vector<Row> network_rows() {
       {"aten.rms_norm.default", rms_norm},
       {"aten._fused_rms_norm.default", rms_norm},
       {"aten._native_batch_norm_legit_no_training.default", batch_norm_inference},
+      {"aten._native_batch_norm_legit.no_stats", batch_norm_of_batch},
       {"aten.native_group_norm.default", native_group_norm},
       {"aten.group_norm.default", group_norm},
       {"aten.max_pool1d.default", max_pool<1>},

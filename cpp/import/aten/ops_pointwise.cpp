@@ -179,7 +179,13 @@ void is_inf(Call& c) {
 }
 void sign(Call& c) {
   Value* x = c.tensor(0);
-  c.set(x->type.dtype == DType::boolean ? x : c.b.unary(Fn::Sign, x));
+  DType t = x->type.dtype;
+  if (!is_float(t)) {
+    c.set(t == DType::boolean ? x : c.b.unary(Fn::Sign, x));
+    return;
+  }
+  // Unlike ONNX's, PyTorch's sign of NaN is 0.
+  c.set(c.b.sub(c.b.cast(c.b.binary(Fn::Gt, x, 0.0), t), c.b.cast(c.b.binary(Fn::Lt, x, 0.0), t)));
 }
 void absolute(Call& c) {
   Value* x = c.tensor(0);

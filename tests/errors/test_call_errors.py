@@ -1,0 +1,82 @@
+"""Calls that do not fit: each is a clear exception, and the model still works after it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cuvil
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def fast():
+    function = cuvil.compile(lambda x, i: (x.sum(0), x[i]), input_spec=[("x", ("n", 4), "float32"), ("i", torch.zeros(2).long())])
+    yield function
+    x = torch.randn(3, 4)
+    assert torch.equal(function(x, torch.tensor([2, 0]))[1], x[[2, 0]])
+
+
+X, I = torch.randn(3, 4), torch.tensor([0, 1])
+
+
+def test_wrong_dtype(fast) -> None:
+    with pytest.raises(cuvil.InputError, match="input 'x': expected dtype f32, got f64"):
+        fast(X.double(), I)
+
+
+def test_wrong_size() -> None:
+    linear = cuvil.compile(torch.nn.Linear(4, 2), input_spec=[("x", torch.zeros(3, 4))])
+    with pytest.raises(cuvil.ShapeError, match=r"input 'x': expected f32\[3, 4\], got f32\[3, 5\]"):
+        linear(torch.randn(3, 5))
+    assert linear(torch.randn(3, 4)).shape == (3, 2)
+
+
+def test_wrong_rank(fast) -> None:
+    with pytest.raises(cuvil.InputError, match="rank"):
+        fast(torch.randn(3, 4, 1), I)
+
+
+def test_too_few_and_too_many(fast) -> None:
+    with pytest.raises((cuvil.InputError, TypeError)):
+        fast(X)
+    with pytest.raises((cuvil.InputError, TypeError)):
+        fast(X, I, I)
+
+
+def test_not_a_tensor(fast) -> None:
+    with pytest.raises((cuvil.InputError, TypeError)):
+        fast("x", I)
+    with pytest.raises((cuvil.InputError, TypeError)):
+        fast(None, I)
+
+
+def test_index_outside_its_axis(fast) -> None:
+    for bad in (3, -4, 10**12):
+        with pytest.raises(cuvil.InputError, match="outside an axis of size 3"):
+            fast(X, torch.tensor([0, bad]))
+
+
+def test_unknown_name(fast) -> None:
+    with pytest.raises(cuvil.InputError, match="no input 'z'"):
+        fast(X, z=I)
+    with pytest.raises(cuvil.InputError, match="missing input 'i'"):
+        fast(x=X)
+    with pytest.raises(cuvil.InputError, match="given twice"):
+        fast(X, I, x=X)
+
+
+def test_numpy_arguments_that_need_a_copy(fast) -> None:
+    x = np.asfortranarray(X.numpy())
+    total, rows = fast(x, I.numpy())
+    np.testing.assert_allclose(total, X.numpy().sum(0), rtol=1e-6)
+    np.testing.assert_array_equal(rows, X.numpy()[[0, 1]])
+    big_endian = X.numpy().astype(">f4")
+    with pytest.raises((cuvil.InputError, TypeError)):
+        fast(big_endian, I)
+
+
+def test_runs(fast) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        fast.profile(X, I, runs=0)
