@@ -26,7 +26,8 @@ std::string key_of(const Kernel& kernel) {
   for (const KernelBuffer& b : kernel.buffers) key += std::string(name_of(b.dtype)) + (b.written ? "w" : "r");
   key += " unroll " + std::to_string(kernel.schedule.unroll);
   for (const Dim& s : kernel.symbols()) {
-    key += " " + s.str() + ":" + std::to_string(s.lower_bound().value_or(0)) + ".." + std::to_string(s.upper_bound().value_or(-1));
+    key += " " + s.str() + ":" + std::to_string(s.lower_bound().value_or(0)) + ".." +
+           std::to_string(s.upper_bound().value_or(-1));
   }
   return key;
 }
@@ -61,10 +62,12 @@ GeneratedCode generate_code(const Program& program, const TargetDescription& tar
     for (size_t i; (i = next.fetch_add(1)) < out.objects.size();) {
       try {
         // The entry is usually the largest module; it goes first.
-        out.objects[i] = i == 0 ? compile_module("entry", target, [&](llvm::Module& m) { emit_entry(m, program, out.kernel_symbols, target); })
-                                : compile_module(distinct[i - 1]->name, target, [&](llvm::Module& m) {
-                                    KernelEmitter(m, *distinct[i - 1], target).emit(distinct[i - 1]->name);
-                                  });
+        out.objects[i] =
+            i == 0 ? compile_module("entry", target,
+                                    [&](llvm::Module& m) { emit_entry(m, program, out.kernel_symbols, target); })
+                   : compile_module(distinct[i - 1]->name, target, [&](llvm::Module& m) {
+                       KernelEmitter(m, *distinct[i - 1], target).emit(distinct[i - 1]->name);
+                     });
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!failure) failure = std::current_exception();

@@ -10,7 +10,7 @@
 namespace cuvil {
 
 struct GeneratedCode {
-  std::vector<std::string> objects;       // relocatable; they refer only to each other
+  std::vector<std::string> objects;         // relocatable; they refer only to each other
   std::vector<std::string> kernel_symbols;  // per step; equal kernels share one
   int distinct_kernels = 0;
 };

@@ -55,7 +55,9 @@ bool KernelEmitter::dim_is_vector(const Dim& d) {
   return false;
 }
 
-llvm::Value* KernelEmitter::scalar_dim(const Dim& d, const Point& point) { return scalar_dim_in_scope(at_point(d, point), point); }
+llvm::Value* KernelEmitter::scalar_dim(const Dim& d, const Point& point) {
+  return scalar_dim_in_scope(at_point(d, point), point);
+}
 
 // `d` is already at the point. Terms of outer scopes are summed there, so that loops only add what changes in them.
 llvm::Value* KernelEmitter::scalar_dim_in_scope(const Dim& d, const Point& point) {
@@ -133,8 +135,9 @@ llvm::Value* KernelEmitter::vector_dim_here(const Dim& here, const Point& point)
   for (const DimTerm& term : here.terms()) {
     bool vector = false;
     for (const DimAtomPtr& f : term.factors) {
-      vector |= f->kind == DimAtom::Kind::Symbol ? f->name == vector_variable_ || f->name[0] == '@'
-                                                 : dim_is_vector(f->a) || dim_is_vector(f->b) || has_indirect(f->a) || has_indirect(f->b);
+      vector |= f->kind == DimAtom::Kind::Symbol
+                    ? f->name == vector_variable_ || f->name[0] == '@'
+                    : dim_is_vector(f->a) || dim_is_vector(f->b) || has_indirect(f->a) || has_indirect(f->b);
     }
     if (!vector) {
       uniform = uniform + from_terms({term});
@@ -188,7 +191,8 @@ const Indirect& KernelEmitter::indirect(const std::string& symbol) const {
 KernelEmitter::Typed KernelEmitter::indirect_value(const std::string& symbol, const Point& point) {
   const Indirect& i = indirect(symbol);
   size_t scope = guards_.empty() ? scope_of(*i.value) : scopes_.size() - 1;
-  auto key = std::make_tuple(i.value.get(), masked(point, coordinates_of(*i.value)), -1 - (guards_.empty() ? 0 : guards_.back().id));
+  auto key = std::make_tuple(i.value.get(), masked(point, coordinates_of(*i.value)),
+                             -1 - (guards_.empty() ? 0 : guards_.back().id));
   if (auto it = scopes_[scope].values.find(key); it != scopes_[scope].values.end()) return it->second;
   Typed raw = value(i.value, point);
   Value* size = scalar_dim(i.size, point);
@@ -210,7 +214,8 @@ KernelEmitter::Typed KernelEmitter::indirect_value(const std::string& symbol, co
       Value* live = bad;
       if (Value* mask = access_mask()) live = b_.CreateAnd(bad, mask);
       any = b_.CreateOrReduce(live);
-      example = b_.CreateIntMaxReduce(b_.CreateSelect(live, v, splat(b_.getInt64(static_cast<uint64_t>(INT64_MIN)))), true);
+      example =
+          b_.CreateIntMaxReduce(b_.CreateSelect(live, v, splat(b_.getInt64(static_cast<uint64_t>(INT64_MIN)))), true);
     }
     // The record is {flag, value, size, 0}; a second one after it takes what is not to be kept.
     Value* record = b_.CreateSelect(any, error_, b_.CreateConstGEP1_64(b_.getInt64Ty(), error_, 4));
@@ -245,8 +250,10 @@ llvm::Value* KernelEmitter::address_here(Value* base, const Dim& d, DType dtype,
       for (const DimTerm& term : rest.terms()) {
         Dim t = from_terms({term});
         // The outer part is taken at the tile's origin, where an indirect index would be another row's.
-        if (scope > 0 && scope_of(t) < scope && !has_indirect(t)) outer = outer + t;
-        else here = here + t;
+        if (scope > 0 && scope_of(t) < scope && !has_indirect(t))
+          outer = outer + t;
+        else
+          here = here + t;
       }
       Value* from = outer == Dim(0) ? base : address_here(base, outer, dtype, point);
       Value* index = scalar_dim_in_scope(here, point);

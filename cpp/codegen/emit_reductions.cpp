@@ -11,9 +11,13 @@ namespace cuvil {
 
 namespace {
 
-bool is_half(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+bool is_half(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
 
-bool tracks_position(ReduceFn fn) { return fn == ReduceFn::ArgMax || fn == ReduceFn::ArgMin; }
+bool tracks_position(ReduceFn fn) {
+  return fn == ReduceFn::ArgMax || fn == ReduceFn::ArgMin;
+}
 
 Fn function_of(ReduceFn fn) {
   switch (fn) {
@@ -108,8 +112,8 @@ std::vector<llvm::Value*> KernelEmitter::fold_lanes(const ReductionDef& r, std::
   return acc;
 }
 
-std::vector<llvm::Value*> KernelEmitter::accumulate(const ReductionDef& r, const std::vector<Value*>& acc, const Point& point,
-                                                    bool is_vector, Value* mask) {
+std::vector<llvm::Value*> KernelEmitter::accumulate(const ReductionDef& r, const std::vector<Value*>& acc,
+                                                    const Point& point, bool is_vector, Value* mask) {
   const Expr& e = *r.value;
   // A sum of products rounds once.
   if (r.fn == ReduceFn::Sum && target_.fma && !mask && e.kind == Expr::Kind::Apply && e.fn == Fn::Mul &&
@@ -183,7 +187,8 @@ void KernelEmitter::emit_reductions(const Phase& phase) {
   };
   Carried result;
   if (row) {
-    result = phase_loops(loops, 0, 1, carried, [&](Carried acc) { return vector_phase_loop(*row, std::move(acc), body); });
+    result =
+        phase_loops(loops, 0, 1, carried, [&](Carried acc) { return vector_phase_loop(*row, std::move(acc), body); });
   } else {
     result = phase_loops(loops, 0, kernel_.schedule.unroll, carried, body);
   }
@@ -191,7 +196,8 @@ void KernelEmitter::emit_reductions(const Phase& phase) {
   std::map<std::pair<int, Point>, std::vector<Value*>> folded;
   for (size_t i = 0; i < slots.size(); ++i) {
     auto [id, point] = slots[i];
-    std::vector<Value*> parts(result.begin() + static_cast<long>(at), result.begin() + static_cast<long>(at + widths[i]));
+    std::vector<Value*> parts(result.begin() + static_cast<long>(at),
+                              result.begin() + static_cast<long>(at + widths[i]));
     at += widths[i];
     if (!row) {
       folded[{id, point}] = parts;

@@ -29,7 +29,9 @@ llvm::Type* KernelEmitter::vector_of(llvm::Type* element) {
   return llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_));
 }
 
-llvm::Value* KernelEmitter::splat(Value* scalar) { return b_.CreateVectorSplat(static_cast<unsigned>(lanes_), scalar); }
+llvm::Value* KernelEmitter::splat(Value* scalar) {
+  return b_.CreateVectorSplat(static_cast<unsigned>(lanes_), scalar);
+}
 
 llvm::Value* KernelEmitter::from_memory(Value* raw, DType dtype) {
   if (dtype == DType::f16 || dtype == DType::bf16) return half_bits_to_float(b_, raw, dtype);
@@ -71,7 +73,8 @@ uint64_t KernelEmitter::coordinates_of(const Expr& e) {
   uint64_t bits = 0;
   if (e.kind == Expr::Kind::Load || e.kind == Expr::Kind::Index) bits |= coordinates_of(e.index);
   for (const ExprPtr& arg : e.args) bits |= coordinates_of(*arg);
-  for (const RangeCheck& c : e.checks) bits |= coordinates_of(c.value) | coordinates_of(c.lower) | coordinates_of(c.upper);
+  for (const RangeCheck& c : e.checks)
+    bits |= coordinates_of(c.value) | coordinates_of(c.lower) | coordinates_of(c.upper);
   if (e.kind == Expr::Kind::Reduction) {
     for (const auto& [key, values] : reductions_) {
       if (key.first != e.id) continue;
@@ -146,7 +149,8 @@ KernelEmitter::Typed KernelEmitter::compute(const ExprPtr& e, const Point& point
       return emit_guard(*e, point);
     case Expr::Kind::Reduction: {
       auto it = reductions_.find({e->id, point});
-      CUVIL_CHECK(it != reductions_.end(), "kernel " + kernel_.name + ": reduction r" + std::to_string(e->id) + " is not ready");
+      CUVIL_CHECK(it != reductions_.end(),
+                  "kernel " + kernel_.name + ": reduction r" + std::to_string(e->id) + " is not ready");
       return it->second[0];
     }
     case Expr::Kind::Cast: {

@@ -136,9 +136,11 @@ class EntryEmitter {
     if (errors) b_.CreateStore(b_.getInt64(0), record);
     Value* context = b_.CreateLoad(b_.getPtrTy(), byte(services, offsetof(cuvil_services, context)));
     Value* parallel_for = b_.CreateLoad(b_.getPtrTy(), byte(services, offsetof(cuvil_services, parallel_for)));
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy(), b_.getPtrTy(),
-                                                          b_.getInt64Ty(), b_.getInt64Ty()}, false);
-    auto* kernel_type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
+    auto* type = llvm::FunctionType::get(
+        b_.getVoidTy(),
+        {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
+    auto* kernel_type =
+        llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
     for (size_t i = 0; i < program_.steps.size(); ++i) {
       const Step& step = program_.steps[i];
       ArgumentLayout layout = argument_layout(step.kernel);
@@ -152,12 +154,22 @@ class EntryEmitter {
       int64_t chunk = step.kernel.schedule.chunk;
       if (auto c = parallel_count(step.kernel).constant(); c && *c <= chunk) {
         // Too little work to share: no detour through the runtime, except when it wants to measure.
-        Value* measure = b_.CreateICmpNE(b_.CreateLoad(b_.getInt32Ty(), byte(services, offsetof(cuvil_services, measure))), b_.getInt32(0));
-        call_directly_unless(measure, [&] { b_.CreateCall(kernel, {arguments, b_.getInt64(0), count}); },
-                             [&] { b_.CreateCall(type, parallel_for, {context, b_.getInt32(static_cast<uint32_t>(i)), kernel.getCallee(), arguments, count, b_.getInt64(static_cast<uint64_t>(chunk))}); });
+        Value* measure = b_.CreateICmpNE(
+            b_.CreateLoad(b_.getInt32Ty(), byte(services, offsetof(cuvil_services, measure))), b_.getInt32(0));
+        call_directly_unless(
+            measure,
+            [&] {
+              b_.CreateCall(kernel, {arguments, b_.getInt64(0), count});
+            },
+            [&] {
+              b_.CreateCall(type, parallel_for,
+                            {context, b_.getInt32(static_cast<uint32_t>(i)), kernel.getCallee(), arguments, count,
+                             b_.getInt64(static_cast<uint64_t>(chunk))});
+            });
       } else {
-        b_.CreateCall(type, parallel_for, {context, b_.getInt32(static_cast<uint32_t>(i)), kernel.getCallee(), arguments,
-                                           count, b_.getInt64(static_cast<uint64_t>(chunk))});
+        b_.CreateCall(type, parallel_for,
+                      {context, b_.getInt32(static_cast<uint32_t>(i)), kernel.getCallee(), arguments, count,
+                       b_.getInt64(static_cast<uint64_t>(chunk))});
       }
       if (layout.has_error) {
         Value* flag = b_.CreateLoad(b_.getInt64Ty(), record);
@@ -184,7 +196,9 @@ class EntryEmitter {
 
   Value* slot(Value* base, size_t i) { return b_.CreateConstGEP1_64(b_.getInt64Ty(), base, i); }
   Value* byte(Value* base, size_t i) { return b_.CreateConstGEP1_64(b_.getInt8Ty(), base, i); }
-  Value* load_pointer(Value* base, size_t i) { return b_.CreateLoad(b_.getPtrTy(), b_.CreateConstGEP1_64(b_.getPtrTy(), base, i)); }
+  Value* load_pointer(Value* base, size_t i) {
+    return b_.CreateLoad(b_.getPtrTy(), b_.CreateConstGEP1_64(b_.getPtrTy(), base, i));
+  }
 
   Value* buffer(int id) {
     const Buffer& b = program_.buffers[static_cast<size_t>(id)];
@@ -259,7 +273,8 @@ class EntryEmitter {
     b_.SetInsertPoint(next);
   }
 
-  void call_directly_unless(Value* condition, const std::function<void()>& directly, const std::function<void()>& otherwise) {
+  void call_directly_unless(Value* condition, const std::function<void()>& directly,
+                            const std::function<void()>& otherwise) {
     auto* a = llvm::BasicBlock::Create(b_.getContext(), "measured", function_);
     auto* c = llvm::BasicBlock::Create(b_.getContext(), "direct", function_);
     auto* next = llvm::BasicBlock::Create(b_.getContext(), "next", function_);

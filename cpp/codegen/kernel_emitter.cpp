@@ -35,7 +35,11 @@ Dim parallel_count(const Kernel& kernel) {
 }
 
 KernelEmitter::KernelEmitter(llvm::Module& module, const Kernel& kernel, const TargetDescription& target)
-    : module_(module), context_(module.getContext()), kernel_(kernel), target_(target), b_(context_),
+    : module_(module),
+      context_(module.getContext()),
+      kernel_(kernel),
+      target_(target),
+      b_(context_),
       lanes_(kernel.schedule.lanes) {
   llvm::FastMathFlags flags;
   flags.setAllowContract(true);
@@ -114,7 +118,8 @@ void KernelEmitter::emit_outer(size_t index, const std::vector<Value*>& parallel
       return;
     }
     Value* zero = b_.getInt64(0);
-    Value* full_end = exact ? bound : b_.CreateSub(bound, b_.CreateURem(bound, b_.getInt64(static_cast<uint64_t>(step))));
+    Value* full_end =
+        exact ? bound : b_.CreateSub(bound, b_.CreateURem(bound, b_.getInt64(static_cast<uint64_t>(step))));
     bool some_full = l.limit || !l.extent.is_constant() || l.extent.value() >= step;
     if (some_full) {
       loop(zero, full_end, step, exact && provably_lt(0, l.extent), {}, [&](Value* start, Carried) -> Carried {
@@ -155,7 +160,8 @@ void KernelEmitter::emit_vector_tail(const Loop& l, Value* start, Value* bound, 
   });
 }
 
-void KernelEmitter::with_vectors(const Loop& l, int count, Value* start, Value* live, const std::function<void()>& inside) {
+void KernelEmitter::with_vectors(const Loop& l, int count, Value* start, Value* live,
+                                 const std::function<void()>& inside) {
   bind(l.variable, start);
   vector_variable_ = l.variable.symbol_name();
   vector_dim_variable_ = l.variable;
@@ -165,7 +171,8 @@ void KernelEmitter::with_vectors(const Loop& l, int count, Value* start, Value* 
     for (int i = 0; i < lanes_; ++i) numbers.push_back(b_.getInt32(static_cast<uint32_t>(i)));
     Value* most = b_.getInt64(static_cast<uint64_t>(lanes_));
     Value* clamped = b_.CreateSelect(b_.CreateICmpSLT(live, most), live, most);
-    vector_mask_ = b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), splat(b_.CreateTrunc(clamped, b_.getInt32Ty())));
+    vector_mask_ =
+        b_.CreateICmpSLT(llvm::ConstantVector::get(numbers), splat(b_.CreateTrunc(clamped, b_.getInt32Ty())));
   }
   coordinate_memo_.clear();
   inside();
@@ -196,15 +203,17 @@ void KernelEmitter::emit_exact_tile(const Loop& l, int size, const std::function
   Value* bound = bound_of(l);
   std::function<void(int)> cases = [&](int n) {
     if (n == 0) return;
-    branch(b_.CreateICmpSGE(bound, b_.getInt64(static_cast<uint64_t>(n))), [&, n] { with_tile(l, n, zero, inside); },
-           [&, n] { cases(n - 1); });
+    branch(
+        b_.CreateICmpSGE(bound, b_.getInt64(static_cast<uint64_t>(n))), [&, n] { with_tile(l, n, zero, inside); },
+        [&, n] { cases(n - 1); });
   };
   cases(size);
 }
 
-// Block number → tile. Constant extents are split evenly into tiles of two sizes; others into full tiles and a rest that
-// is walked in halving sizes.
-void KernelEmitter::emit_tile(const Loop& l, const Schedule::Tile& tile, Value* block, const std::function<void()>& inside) {
+// Block number → tile. Constant extents are split evenly into tiles of two sizes; others into full tiles and a rest
+// that is walked in halving sizes.
+void KernelEmitter::emit_tile(const Loop& l, const Schedule::Tile& tile, Value* block,
+                              const std::function<void()>& inside) {
   auto number = [&](int64_t v) { return b_.getInt64(static_cast<uint64_t>(v)); };
   if (auto extent = l.extent.constant()) {
     int64_t blocks = (*extent + tile.size - 1) / tile.size;
@@ -217,26 +226,27 @@ void KernelEmitter::emit_tile(const Loop& l, const Schedule::Tile& tile, Value* 
     Value* is_longer = b_.CreateICmpSLT(block, number(longer));
     Value* shift = b_.CreateSelect(is_longer, block, number(longer));
     start = b_.CreateAdd(start, shift);
-    branch(is_longer, [&] { with_tile(l, static_cast<int>(base + 1), start, inside); },
-           [&] { with_tile(l, static_cast<int>(base), start, inside); });
+    branch(
+        is_longer, [&] { with_tile(l, static_cast<int>(base + 1), start, inside); },
+        [&] { with_tile(l, static_cast<int>(base), start, inside); });
     return;
   }
   Value* start = b_.CreateMul(block, number(tile.size));
   Value* bound = bound_of(l);
-  branch(b_.CreateICmpSLE(b_.CreateAdd(start, number(tile.size)), bound),
-         [&] { with_tile(l, tile.size, start, inside); },
-         [&] {
-           Value* at = start;
-           for (int size = tile.size / 2; size >= 1; size = size == 1 ? 0 : std::max(1, size / 2)) {
-             Value* rest = b_.CreateSub(bound, at);
-             Value* end = b_.CreateSub(bound, b_.CreateURem(rest, number(size)));
-             loop(at, end, size, false, {}, [&](Value* i, Carried) -> Carried {
-               with_tile(l, size, i, inside);
-               return {};
-             });
-             at = end;
-           }
-         });
+  branch(
+      b_.CreateICmpSLE(b_.CreateAdd(start, number(tile.size)), bound), [&] { with_tile(l, tile.size, start, inside); },
+      [&] {
+        Value* at = start;
+        for (int size = tile.size / 2; size >= 1; size = size == 1 ? 0 : std::max(1, size / 2)) {
+          Value* rest = b_.CreateSub(bound, at);
+          Value* end = b_.CreateSub(bound, b_.CreateURem(rest, number(size)));
+          loop(at, end, size, false, {}, [&](Value* i, Carried) -> Carried {
+            with_tile(l, size, i, inside);
+            return {};
+          });
+          at = end;
+        }
+      });
 }
 
 void KernelEmitter::emit_phases() {

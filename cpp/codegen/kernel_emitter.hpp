@@ -1,9 +1,9 @@
 // Kernel → one LLVM function `void name(const void* args, i64 begin, i64 end)`.
 //
 // The function walks the parallel steps [begin, end). One step is a tile: each tiled loop contributes `size` unrolled
-// points and the vector loop `vector_tile` vectors. Every expression is evaluated once per point it really depends on, so a
-// load that a row of points shares is one load: register blocking of products, pooling and pointwise code all come from
-// this one rule.
+// points and the vector loop `vector_tile` vectors. Every expression is evaluated once per point it really depends on,
+// so a load that a row of points shares is one load: register blocking of products, pooling and pointwise code all come
+// from this one rule.
 //
 // Code is placed by scopes. A scope is a loop body or one arm of a branch; what does not depend on its variables is
 // emitted before it, in the scope that defines the last variable needed.
@@ -87,7 +87,8 @@ class KernelEmitter {
   void emit_reductions(const Phase& phase);
   void emit_stores(const Phase& phase);
   using PhaseBody = std::function<Carried(Carried)>;
-  Carried phase_loops(const std::vector<const Loop*>& loops, size_t index, int unroll, Carried carried, const PhaseBody& body);
+  Carried phase_loops(const std::vector<const Loop*>& loops, size_t index, int unroll, Carried carried,
+                      const PhaseBody& body);
   Carried vector_phase_loop(const Loop& loop, Carried carried, const PhaseBody& body);
 
   /// Runs f with the builder where code of `scope` goes.
@@ -128,12 +129,12 @@ class KernelEmitter {
   Typed emit_load(const Expr& e, const Point& point);
   Typed emit_guard(const Expr& e, const Point& point);
   void emit_store(const StoreDef& store, const Point& point);
-  uint64_t coordinates_of(const Expr& e);   // bit per coordinate the value depends on
+  uint64_t coordinates_of(const Expr& e);  // bit per coordinate the value depends on
   uint64_t coordinates_of(const Dim& d);
   size_t scope_of(const Expr& e);
   /// The point with the coordinates that are not in `coordinates` set to 0.
   static Point masked(Point point, uint64_t coordinates);
-  Value* access_mask();                     // lanes live and guarded; null: all
+  Value* access_mask();  // lanes live and guarded; null: all
   Value* splat(Value* scalar);
   Value* as_vector(Typed t) { return t.is_vector ? t.value : splat(t.value); }
   Value* from_memory(Value* raw, DType dtype);
@@ -148,8 +149,8 @@ class KernelEmitter {
   std::vector<Value*> identity(const ReductionDef& r, bool is_vector);
   std::vector<Value*> combine(const ReductionDef& r, const std::vector<Value*>& acc, const std::vector<Value*>& item);
   std::vector<Value*> fold_lanes(const ReductionDef& r, std::vector<Value*> acc);
-  std::vector<Value*> accumulate(const ReductionDef& r, const std::vector<Value*>& acc, const Point& point, bool is_vector,
-                                 Value* mask);
+  std::vector<Value*> accumulate(const ReductionDef& r, const std::vector<Value*>& acc, const Point& point,
+                                 bool is_vector, Value* mask);
 
   llvm::Module& module_;
   llvm::LLVMContext& context_;
@@ -166,15 +167,15 @@ class KernelEmitter {
 
   std::vector<Scope> scopes_;
   std::map<std::string, Binding> bindings_;
-  std::string vector_variable_;         // of the vector loop that is open; empty: none
+  std::string vector_variable_;  // of the vector loop that is open; empty: none
   Dim vector_dim_variable_;
-  Value* vector_mask_ = nullptr;        // lanes of a tail's one vector that are live; null: all
+  Value* vector_mask_ = nullptr;  // lanes of a tail's one vector that are live; null: all
   std::vector<std::string> tile_variables_;
-  std::vector<int> tile_sizes_;         // of the arm being emitted, by tile_variables_
-  int vector_tile_ = 1;                 // of the arm being emitted
+  std::vector<int> tile_sizes_;  // of the arm being emitted, by tile_variables_
+  int vector_tile_ = 1;          // of the arm being emitted
   std::map<std::string, int> unroll_offsets_;
   std::map<std::pair<int, Point>, std::vector<Typed>> reductions_;
-  size_t reduction_scope_ = 0;          // where the reductions that are ready were finished
+  size_t reduction_scope_ = 0;  // where the reductions that are ready were finished
   std::map<const Expr*, uint64_t> coordinate_memo_;
   std::map<const Expr*, size_t> scope_memo_;  // valid while scopes and bindings stay
 

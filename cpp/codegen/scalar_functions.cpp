@@ -10,10 +10,16 @@ namespace {
 
 using llvm::Value;
 
-bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
+bool is_half(DType t) {
+  return t == DType::f16 || t == DType::bf16;
+}
 
-llvm::Constant* real(const Value* like, double v) { return llvm::ConstantFP::get(like->getType(), v); }
-llvm::Constant* integer(const Value* like, int64_t v) { return llvm::ConstantInt::getSigned(like->getType(), v); }
+llvm::Constant* real(const Value* like, double v) {
+  return llvm::ConstantFP::get(like->getType(), v);
+}
+llvm::Constant* integer(const Value* like, int64_t v) {
+  return llvm::ConstantInt::getSigned(like->getType(), v);
+}
 
 Value* intrinsic(llvm::IRBuilderBase& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> args) {
   return b.CreateIntrinsic(id, {args[0]->getType()}, args);
@@ -146,9 +152,9 @@ Value* integer_power(llvm::IRBuilderBase& b, Value* x, Value* y, bool is_signed)
   if (!is_signed) return result;
   Value* one = integer(x, 1);
   Value* odd = b.CreateICmpNE(b.CreateAnd(y, one), integer(x, 0));
-  Value* inverse = b.CreateSelect(b.CreateICmpEQ(x, one), one,
-                                  b.CreateSelect(b.CreateICmpEQ(x, integer(x, -1)),
-                                                 b.CreateSelect(odd, integer(x, -1), one), integer(x, 0)));
+  Value* inverse = b.CreateSelect(
+      b.CreateICmpEQ(x, one), one,
+      b.CreateSelect(b.CreateICmpEQ(x, integer(x, -1)), b.CreateSelect(odd, integer(x, -1), one), integer(x, 0)));
   return b.CreateSelect(b.CreateICmpSLT(y, integer(x, 0)), inverse, result);
 }
 
@@ -208,7 +214,9 @@ Value* emit_integer(llvm::IRBuilderBase& b, Fn fn, DType type, llvm::ArrayRef<Va
       Value* outside = b.CreateICmpUGE(y, integer(y, bits));
       bool arithmetic = fn == Fn::Shr && is_signed;
       Value* amount = b.CreateSelect(outside, integer(y, arithmetic ? bits - 1 : 0), y);
-      Value* r = fn == Fn::Shl ? b.CreateShl(x, amount) : arithmetic ? b.CreateAShr(x, amount) : b.CreateLShr(x, amount);
+      Value* r = fn == Fn::Shl ? b.CreateShl(x, amount)
+                 : arithmetic  ? b.CreateAShr(x, amount)
+                               : b.CreateLShr(x, amount);
       return arithmetic ? r : b.CreateSelect(outside, integer(x, 0), r);
     }
     case Fn::Eq:
@@ -244,7 +252,8 @@ Value* round_to_half(llvm::IRBuilderBase& b, Value* v, DType half) {
   return half_bits_to_float(b, float_to_half_bits(b, v, half), half);
 }
 
-Value* emit_function(llvm::IRBuilderBase& b, Fn fn, DType type, llvm::ArrayRef<Value*> args, const TargetDescription& target) {
+Value* emit_function(llvm::IRBuilderBase& b, Fn fn, DType type, llvm::ArrayRef<Value*> args,
+                     const TargetDescription& target) {
   if (fn == Fn::Select) return b.CreateSelect(args[0], args[1], args[2]);
   if (!is_float(type)) return emit_integer(b, fn, type, args);
   Value* v = emit_float(b, fn, args, target.fma);

@@ -9,12 +9,13 @@
 
 namespace cuvil {
 
-/// Operands have the register form of `operand_type` (half types as f32, bool as i1), all scalar or all vectors of one length.
+/// Operands have the register form of `operand_type` (half types as f32, bool as i1), all scalar or all vectors of one
+/// length.
 llvm::Value* emit_function(llvm::IRBuilderBase& b, Fn fn, DType operand_type, llvm::ArrayRef<llvm::Value*> args,
                            const TargetDescription& target);
 
-/// Conversion between register forms. Float to int truncates and saturates (NaN gives 0); to bool is != 0. Values of half types are
-/// rounded to the type but stay f32 in registers.
+/// Conversion between register forms. Float to int truncates and saturates (NaN gives 0); to bool is != 0. Values of
+/// half types are rounded to the type but stay f32 in registers.
 llvm::Value* emit_conversion(llvm::IRBuilderBase& b, llvm::Value* v, DType from, DType to);
 
 /// f32 rounded to the nearest value of a half type (ties to even), and back in f32; NaN stays NaN.

@@ -68,7 +68,8 @@ void transform(Graph& graph, const TargetDescription& target) {
 }
 
 std::shared_ptr<void> pack_weights(const Program& program) {
-  void* memory = std::aligned_alloc(kAlignment, static_cast<size_t>(std::max<int64_t>(kAlignment, program.weight_bytes)));
+  void* memory =
+      std::aligned_alloc(kAlignment, static_cast<size_t>(std::max<int64_t>(kAlignment, program.weight_bytes)));
   if (!memory) throw CompileError("not enough memory for the model's weights");
   for (const Buffer& b : program.buffers) {
     if (b.kind != Buffer::Kind::Constant || b.first_use < 0) continue;
@@ -79,8 +80,10 @@ std::shared_ptr<void> pack_weights(const Program& program) {
 }
 
 void describe(const Program& program, CompiledModel& model) {
-  for (size_t i = 0; i < program.inputs.size(); ++i) model.inputs.push_back({program.input_names[i], program.inputs[i]});
-  for (size_t i = 0; i < program.outputs.size(); ++i) model.outputs.push_back({program.output_names[i], program.outputs[i]});
+  for (size_t i = 0; i < program.inputs.size(); ++i)
+    model.inputs.push_back({program.input_names[i], program.inputs[i]});
+  for (size_t i = 0; i < program.outputs.size(); ++i)
+    model.outputs.push_back({program.output_names[i], program.outputs[i]});
   for (const Dim& s : program.symbols) model.symbols.push_back(s.symbol_name());
   for (const Step& step : program.steps) {
     model.kernels.push_back({step.kernel.name, step.kernel.str(), step.ops, step.sources, step.flops, step.bytes});

@@ -28,12 +28,12 @@ struct TensorInfo {
 
 /// One row of the model's kernel table (fast.explain(), fast.profile()).
 struct KernelInfo {
-  std::string name;         // "conv_add_relu_12"
-  std::string description;  // loops, tile and expressions as text
+  std::string name;                  // "conv_add_relu_12"
+  std::string description;           // loops, tile and expressions as text
   std::vector<std::string> ops;      // fused Graph ops, in order
   std::vector<std::string> sources;  // nodes of the user's model
-  Dim flops;                // per call
-  Dim bytes;                // read and written, at least
+  Dim flops;                         // per call
+  Dim bytes;                         // read and written, at least
 };
 
 struct MemoryInfo {
@@ -53,7 +53,7 @@ struct CompiledModel {
 
   cuvil_plan_fn plan = nullptr;
   cuvil_run_fn run = nullptr;
-  const void* weights = nullptr;     // 64-byte aligned
+  const void* weights = nullptr;  // 64-byte aligned
   std::shared_ptr<const void> code_owner, weights_owner;
 
   struct StepTime {

@@ -17,7 +17,9 @@ DebugLevel debug_level() {
   return level;
 }
 
-void debug_write(const std::string& text) { std::fprintf(stderr, "cuvil: %s\n", text.c_str()); }
+void debug_write(const std::string& text) {
+  std::fprintf(stderr, "cuvil: %s\n", text.c_str());
+}
 
 void debug_dump(DebugLevel level, const Graph& graph) {
   if (debug_level() >= level) debug_write(print(graph, PrintOptions{.sources = true}));

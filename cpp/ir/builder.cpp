@@ -10,7 +10,8 @@ namespace {
 
 int64_t wrap_axis(int64_t axis, size_t rank) {
   int64_t r = static_cast<int64_t>(rank);
-  if (axis < -r || axis >= r) throw CompileError("axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(r));
+  if (axis < -r || axis >= r)
+    throw CompileError("axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(r));
   return axis < 0 ? axis + r : axis;
 }
 
@@ -27,9 +28,15 @@ Value* Builder::node(Op op, std::vector<Value*> operands, Attributes attributes)
   return graph_.add_node(op, std::move(operands), std::move(attributes), source_, position_)->result.get();
 }
 
-Value* Builder::constant(Tensor tensor) { return node(Op::Constant, {}, {{"value", std::move(tensor)}}); }
-Value* Builder::scalar(DType dtype, double value) { return constant(Tensor::scalar(dtype, value)); }
-Value* Builder::scalar_int(DType dtype, int64_t value) { return constant(Tensor::scalar_int(dtype, value)); }
+Value* Builder::constant(Tensor tensor) {
+  return node(Op::Constant, {}, {{"value", std::move(tensor)}});
+}
+Value* Builder::scalar(DType dtype, double value) {
+  return constant(Tensor::scalar(dtype, value));
+}
+Value* Builder::scalar_int(DType dtype, int64_t value) {
+  return constant(Tensor::scalar_int(dtype, value));
+}
 
 Value* Builder::dim_value(Dim value) {
   if (auto c = value.constant()) return scalar_int(DType::i64, *c);
@@ -41,11 +48,19 @@ Value* Builder::iota(Shape shape, int axis, DType dtype) {
   return node(Op::Iota, {}, {{"shape", std::move(shape)}, {"axis", at}, {"dtype", dtype}});
 }
 
-Value* Builder::full(Shape shape, DType dtype, double value) { return broadcast(scalar(dtype, value), std::move(shape)); }
+Value* Builder::full(Shape shape, DType dtype, double value) {
+  return broadcast(scalar(dtype, value), std::move(shape));
+}
 
-Value* Builder::unary(Fn fn, Value* x) { return node(Op::Pointwise, {x}, {{"fn", fn}}); }
-Value* Builder::binary(Fn fn, Value* a, Value* b) { return node(Op::Pointwise, {a, b}, {{"fn", fn}}); }
-Value* Builder::binary(Fn fn, Value* a, double b) { return binary(fn, a, scalar(a->type.dtype, b)); }
+Value* Builder::unary(Fn fn, Value* x) {
+  return node(Op::Pointwise, {x}, {{"fn", fn}});
+}
+Value* Builder::binary(Fn fn, Value* a, Value* b) {
+  return node(Op::Pointwise, {a, b}, {{"fn", fn}});
+}
+Value* Builder::binary(Fn fn, Value* a, double b) {
+  return binary(fn, a, scalar(a->type.dtype, b));
+}
 Value* Builder::select(Value* condition, Value* a, Value* b) {
   return node(Op::Pointwise, {condition, a, b}, {{"fn", Fn::Select}});
 }
@@ -81,7 +96,8 @@ Value* Builder::slice(Value* x, std::vector<Dim> starts, std::vector<Dim> limits
     whole = starts[i] == Dim(0) && limits[i] == x->type.shape[i] && steps[i] == 1;
   }
   if (whole) return x;
-  return node(Op::Slice, {x}, {{"starts", std::move(starts)}, {"limits", std::move(limits)}, {"steps", std::move(steps)}});
+  return node(Op::Slice, {x},
+              {{"starts", std::move(starts)}, {"limits", std::move(limits)}, {"steps", std::move(steps)}});
 }
 
 Value* Builder::slice_axis(Value* x, int axis, Dim start, Dim limit, int64_t step) {
@@ -147,7 +163,9 @@ Value* Builder::mean(Value* x, std::vector<int64_t> axes, bool keepdims) {
   return div(sum, cast(dim_value(count), x->type.dtype));
 }
 
-Value* Builder::matmul(Value* a, Value* b) { return node(Op::Matmul, {a, b}); }
+Value* Builder::matmul(Value* a, Value* b) {
+  return node(Op::Matmul, {a, b});
+}
 
 Value* Builder::conv(Value* x, Value* weight, std::vector<int64_t> strides, std::vector<int64_t> pads,
                      std::vector<int64_t> dilations, int64_t groups) {
@@ -165,8 +183,11 @@ Value* Builder::conv(Value* x, Value* weight, std::vector<int64_t> strides, std:
 
 Value* Builder::window_reduce(ReduceFn fn, Value* x, std::vector<int64_t> window, std::vector<int64_t> strides,
                               std::vector<int64_t> dilations) {
-  return node(Op::WindowReduce, {x}, {{"fn", fn}, {"window", std::move(window)}, {"strides", std::move(strides)},
-                                      {"dilations", std::move(dilations)}});
+  return node(Op::WindowReduce, {x},
+              {{"fn", fn},
+               {"window", std::move(window)},
+               {"strides", std::move(strides)},
+               {"dilations", std::move(dilations)}});
 }
 
 }  // namespace cuvil

@@ -1,6 +1,7 @@
 // Builder: adds primitive nodes to a Graph with short calls, and the compositions of primitives that importers share.
 //
-// Cheap identities are not added at all (a transpose by the identity, a reshape to the same shape, a cast to the same dtype).
+// Cheap identities are not added at all (a transpose by the identity, a reshape to the same shape, a cast to the same
+// dtype).
 #pragma once
 
 #include <initializer_list>
@@ -78,13 +79,15 @@ class Builder {
   /// Inference form over axis 1; any of scale, bias may be null.
   Value* batch_norm(Value* x, Value* scale, Value* bias, Value* mean, Value* variance, double epsilon);
   Value* group_norm(Value* x, int64_t groups, Value* scale, Value* bias, double epsilon);
-  /// Max over windows with -inf (lowest integer) padding; pads = {low…, high…}; ceil_mode adds what the last window needs.
+  /// Max over windows with -inf (lowest integer) padding; pads = {low…, high…}; ceil_mode adds what the last window
+  /// needs.
   Value* max_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
                   std::vector<int64_t> dilations, bool ceil_mode);
   /// count_include_pad as in PyTorch and ONNX.
   Value* avg_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
                   bool ceil_mode, bool count_include_pad, int64_t divisor_override = 0);
-  /// softmax(q kᵀ · scale + mask) v on […, s, d]; mask may be null, boolean (true = keep) or additive; causal: top-left aligned.
+  /// softmax(q kᵀ · scale + mask) v on […, s, d]; mask may be null, boolean (true = keep) or additive; causal: top-left
+  /// aligned.
   Value* attention(Value* q, Value* k, Value* v, Value* mask, bool causal, double scale);
 
  private:

@@ -25,8 +25,8 @@ Value* per_channel(Builder& b, Value* v, const Value* x) {
 
 // Padding of pooling, with what ceil_mode adds after the last axis so that the last window is whole.
 struct PoolPads {
-  std::vector<Dim> low, high;      // asked for
-  std::vector<Dim> extra;          // further high padding for ceil_mode
+  std::vector<Dim> low, high;  // asked for
+  std::vector<Dim> extra;      // further high padding for ceil_mode
 };
 
 PoolPads pool_pads(const Value* x, const std::vector<int64_t>& window, const std::vector<int64_t>& strides,
@@ -59,9 +59,13 @@ std::vector<Dim> sum(const std::vector<Dim>& a, const std::vector<Dim>& b) {
 
 }  // namespace
 
-Value* Builder::relu(Value* x) { return binary(Fn::Max, x, 0.0); }
+Value* Builder::relu(Value* x) {
+  return binary(Fn::Max, x, 0.0);
+}
 
-Value* Builder::clamp(Value* x, double lo, double hi) { return binary(Fn::Max, binary(Fn::Min, x, hi), lo); }
+Value* Builder::clamp(Value* x, double lo, double hi) {
+  return binary(Fn::Max, binary(Fn::Min, x, hi), lo);
+}
 
 Value* Builder::gelu(Value* x, bool tanh_approximation) {
   if (tanh_approximation) {
@@ -104,7 +108,9 @@ Value* Builder::batch_norm(Value* x, Value* scale, Value* bias, Value* mean_valu
 Value* Builder::group_norm(Value* x, int64_t groups, Value* scale, Value* bias, double epsilon) {
   const Shape& shape = x->type.shape;
   auto per_group = exact_div(shape.at(1), groups);
-  if (!per_group) throw CompileError("group norm (" + source_ + "): " + shape[1].str() + " channels in " + std::to_string(groups) + " groups");
+  if (!per_group)
+    throw CompileError("group norm (" + source_ + "): " + shape[1].str() + " channels in " + std::to_string(groups) +
+                       " groups");
   Shape grouped{shape[0], groups, *per_group};
   grouped.insert(grouped.end(), shape.begin() + 2, shape.end());
   Value* y = reshape(layer_norm(reshape(x, grouped), 2, nullptr, nullptr, epsilon), shape);
@@ -140,7 +146,9 @@ Value* Builder::avg_pool(Value* x, std::vector<int64_t> window, std::vector<int6
   // Elements that count, summed over the same windows.
   size_t lead = x->type.shape.size() - window.size();
   Shape ones_shape(x->type.shape.begin() + static_cast<long>(lead), x->type.shape.end());
-  auto spatial = [&](const std::vector<Dim>& v) { return std::vector<Dim>(v.begin() + static_cast<long>(lead), v.end()); };
+  auto spatial = [&](const std::vector<Dim>& v) {
+    return std::vector<Dim>(v.begin() + static_cast<long>(lead), v.end());
+  };
   Value* ones;
   if (count_include_pad) {
     std::vector<Dim> asked = sum(p.low, p.high);

@@ -33,7 +33,9 @@ int64_t floor_div_int(int64_t a, int64_t b) {
   int64_t q = a / b;
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
-int64_t floor_mod_int(int64_t a, int64_t b) { return a - floor_div_int(a, b) * b; }
+int64_t floor_mod_int(int64_t a, int64_t b) {
+  return a - floor_div_int(a, b) * b;
+}
 
 }  // namespace
 
@@ -87,7 +89,9 @@ Dim from_atom(DimAtom atom) {
   return from_terms({{1, {std::make_shared<const DimAtom>(std::move(atom))}}});
 }
 
-Dim single(const DimTerm& term) { return from_terms({term}); }
+Dim single(const DimTerm& term) {
+  return from_terms({term});
+}
 
 // The quotient of two monomials, if exact.
 std::optional<DimTerm> divide_monomial(const DimTerm& a, const DimTerm& b) {
@@ -135,10 +139,12 @@ Bounds bounds_of(const DimAtom& atom) {
     case DimAtom::Kind::FloorDiv: {
       Bounds a = bounds_of(atom.a), b = bounds_of(atom.b);
       Bounds r;
-      if (a.lo) r.lo = *a.lo >= 0 ? (b.hi ? floor_div_int(*a.lo, *b.hi) : 0)
-                                  : floor_div_int(*a.lo, std::max<int64_t>(1, b.lo.value_or(1)));
-      if (a.hi) r.hi = *a.hi >= 0 ? floor_div_int(*a.hi, std::max<int64_t>(1, b.lo.value_or(1)))
-                                  : (b.hi ? floor_div_int(*a.hi, *b.hi) : -1);
+      if (a.lo)
+        r.lo = *a.lo >= 0 ? (b.hi ? floor_div_int(*a.lo, *b.hi) : 0)
+                          : floor_div_int(*a.lo, std::max<int64_t>(1, b.lo.value_or(1)));
+      if (a.hi)
+        r.hi = *a.hi >= 0 ? floor_div_int(*a.hi, std::max<int64_t>(1, b.lo.value_or(1)))
+                          : (b.hi ? floor_div_int(*a.hi, *b.hi) : -1);
       return r;
     }
     case DimAtom::Kind::Mod: {
@@ -149,16 +155,20 @@ Bounds bounds_of(const DimAtom& atom) {
       Bounds a = bounds_of(atom.a), b = bounds_of(atom.b);
       Bounds r;
       if (a.lo && b.lo) r.lo = std::min(*a.lo, *b.lo);
-      if (a.hi && b.hi) r.hi = std::min(*a.hi, *b.hi);
-      else r.hi = a.hi ? a.hi : b.hi;
+      if (a.hi && b.hi)
+        r.hi = std::min(*a.hi, *b.hi);
+      else
+        r.hi = a.hi ? a.hi : b.hi;
       return r;
     }
     case DimAtom::Kind::Max: {
       Bounds a = bounds_of(atom.a), b = bounds_of(atom.b);
       Bounds r;
       if (a.hi && b.hi) r.hi = std::max(*a.hi, *b.hi);
-      if (a.lo && b.lo) r.lo = std::max(*a.lo, *b.lo);
-      else r.lo = a.lo ? a.lo : b.lo;
+      if (a.lo && b.lo)
+        r.lo = std::max(*a.lo, *b.lo);
+      else
+        r.lo = a.lo ? a.lo : b.lo;
       return r;
     }
   }
@@ -387,7 +397,9 @@ Dim Dim::loop_variable(std::string_view name, const Dim& extent) {
   return from_atom({DimAtom::Kind::Symbol, std::string(name), 0, kUnbounded, true, 0, extent});
 }
 
-bool Dim::is_constant() const { return terms_.empty() || (terms_.size() == 1 && terms_[0].factors.empty()); }
+bool Dim::is_constant() const {
+  return terms_.empty() || (terms_.size() == 1 && terms_[0].factors.empty());
+}
 
 std::optional<int64_t> Dim::constant() const {
   if (!is_constant()) return std::nullopt;
@@ -409,8 +421,12 @@ const std::string& Dim::symbol_name() const {
   return terms_[0].factors[0]->name;
 }
 
-std::optional<int64_t> Dim::lower_bound() const { return bounds_of(*this).lo; }
-std::optional<int64_t> Dim::upper_bound() const { return bounds_of(*this).hi; }
+std::optional<int64_t> Dim::lower_bound() const {
+  return bounds_of(*this).lo;
+}
+std::optional<int64_t> Dim::upper_bound() const {
+  return bounds_of(*this).hi;
+}
 
 std::vector<Dim> Dim::symbols() const {
   std::vector<Dim> out;
@@ -492,7 +508,9 @@ Dim Dim::operator-() const {
   return r;
 }
 
-Dim operator-(const Dim& a, const Dim& b) { return a + -b; }
+Dim operator-(const Dim& a, const Dim& b) {
+  return a + -b;
+}
 
 Dim operator*(const Dim& a, const Dim& b) {
   std::vector<DimTerm> terms;
@@ -508,12 +526,24 @@ Dim operator*(const Dim& a, const Dim& b) {
   return from_terms(std::move(terms));
 }
 
-Dim floor_div(const Dim& a, const Dim& b) { return divide(a, b).quotient; }
-Dim floor_mod(const Dim& a, const Dim& b) { return divide(a, b).remainder; }
-Dim ceil_div(const Dim& a, const Dim& b) { return floor_div(a + b - 1, b); }
-Dim round_up(const Dim& a, const Dim& b) { return ceil_div(a, b) * b; }
-Dim minimum(const Dim& a, const Dim& b) { return extremum(DimAtom::Kind::Min, a, b); }
-Dim maximum(const Dim& a, const Dim& b) { return extremum(DimAtom::Kind::Max, a, b); }
+Dim floor_div(const Dim& a, const Dim& b) {
+  return divide(a, b).quotient;
+}
+Dim floor_mod(const Dim& a, const Dim& b) {
+  return divide(a, b).remainder;
+}
+Dim ceil_div(const Dim& a, const Dim& b) {
+  return floor_div(a + b - 1, b);
+}
+Dim round_up(const Dim& a, const Dim& b) {
+  return ceil_div(a, b) * b;
+}
+Dim minimum(const Dim& a, const Dim& b) {
+  return extremum(DimAtom::Kind::Min, a, b);
+}
+Dim maximum(const Dim& a, const Dim& b) {
+  return extremum(DimAtom::Kind::Max, a, b);
+}
 
 std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
   if (b == Dim(0)) return std::nullopt;
@@ -530,7 +560,11 @@ std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
   return quotient;
 }
 
-bool provably_le(const Dim& a, const Dim& b) { return provably_nonnegative(b - a); }
-bool provably_lt(const Dim& a, const Dim& b) { return provably_nonnegative(b - a - 1); }
+bool provably_le(const Dim& a, const Dim& b) {
+  return provably_nonnegative(b - a);
+}
+bool provably_lt(const Dim& a, const Dim& b) {
+  return provably_nonnegative(b - a - 1);
+}
 
 }  // namespace cuvil

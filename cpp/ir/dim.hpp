@@ -106,11 +106,11 @@ bool provably_lt(const Dim& a, const Dim& b);
 struct DimAtom {
   enum class Kind { Symbol, FloorDiv, Mod, Min, Max };
   Kind kind = Kind::Symbol;
-  std::string name;        // Symbol
-  int64_t min = 0;         // Symbol: inclusive bounds
+  std::string name;  // Symbol
+  int64_t min = 0;   // Symbol: inclusive bounds
   int64_t max = Dim::kUnbounded;
-  bool is_loop = false;    // Symbol: a loop variable in [0, b)
-  Dim a, b;  // operands; for a loop variable b is its extent
+  bool is_loop = false;  // Symbol: a loop variable in [0, b)
+  Dim a, b;              // operands; for a loop variable b is its extent
 
   int compare(const DimAtom& other) const;
 };

@@ -9,10 +9,12 @@ namespace cuvil {
 namespace {
 
 std::string atom_str(const DimAtom& atom) {
-  auto operand = [](const Dim& d) { return d.terms().size() > 1 || (d.is_constant() && d.value() < 0) ||
-                                                   (d.terms().size() == 1 && d.terms()[0].factors.size() +
-                                                        (d.terms()[0].coefficient != 1) > 1)
-                                               ? "(" + d.str() + ")" : d.str(); };
+  auto operand = [](const Dim& d) {
+    return d.terms().size() > 1 || (d.is_constant() && d.value() < 0) ||
+                   (d.terms().size() == 1 && d.terms()[0].factors.size() + (d.terms()[0].coefficient != 1) > 1)
+               ? "(" + d.str() + ")"
+               : d.str();
+  };
   switch (atom.kind) {
     case DimAtom::Kind::Symbol:
       return atom.name;
@@ -60,9 +62,12 @@ class DimParser {
   Dim sum() {
     Dim d = product();
     while (true) {
-      if (accept("+")) d = d + product();
-      else if (accept("-")) d = d - product();
-      else return d;
+      if (accept("+"))
+        d = d + product();
+      else if (accept("-"))
+        d = d - product();
+      else
+        return d;
     }
   }
   Dim checked_divisor(Dim d) {
@@ -72,10 +77,14 @@ class DimParser {
   Dim product() {
     Dim d = factor();
     while (true) {
-      if (accept("//")) d = floor_div(d, checked_divisor(factor()));
-      else if (accept("%")) d = floor_mod(d, checked_divisor(factor()));
-      else if (accept("*")) d = d * factor();
-      else return d;
+      if (accept("//"))
+        d = floor_div(d, checked_divisor(factor()));
+      else if (accept("%"))
+        d = floor_mod(d, checked_divisor(factor()));
+      else if (accept("*"))
+        d = d * factor();
+      else
+        return d;
     }
   }
   Dim factor() {
@@ -142,8 +151,10 @@ std::string Dim::str() const {
       out += std::to_string(c);
       continue;
     }
-    if (c == -1) out += "-";
-    else if (c != 1) out += std::to_string(c) + "*";
+    if (c == -1)
+      out += "-";
+    else if (c != 1)
+      out += std::to_string(c) + "*";
     for (size_t i = 0; i < term.factors.size(); ++i) out += (i ? "*" : "") + atom_str(*term.factors[i]);
   }
   return out;

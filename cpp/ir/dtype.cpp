@@ -16,13 +16,19 @@ constexpr Row kRows[] = {
 #undef X
 };
 
-const Row& row(DType t) { return kRows[static_cast<size_t>(t)]; }
+const Row& row(DType t) {
+  return kRows[static_cast<size_t>(t)];
+}
 
 }  // namespace
 
-size_t size_of(DType t) { return row(t).bytes; }
+size_t size_of(DType t) {
+  return row(t).bytes;
+}
 
-std::string_view name_of(DType t) { return t == DType::boolean ? "bool" : row(t).name; }
+std::string_view name_of(DType t) {
+  return t == DType::boolean ? "bool" : row(t).name;
+}
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   if (name == "bool") return DType::boolean;
@@ -32,9 +38,17 @@ std::optional<DType> dtype_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-bool is_float(DType t) { return row(t).kind == 'f'; }
-bool is_signed_int(DType t) { return row(t).kind == 'i'; }
-bool is_unsigned_int(DType t) { return row(t).kind == 'u'; }
-bool is_integer(DType t) { return is_signed_int(t) || is_unsigned_int(t); }
+bool is_float(DType t) {
+  return row(t).kind == 'f';
+}
+bool is_signed_int(DType t) {
+  return row(t).kind == 'i';
+}
+bool is_unsigned_int(DType t) {
+  return row(t).kind == 'u';
+}
+bool is_integer(DType t) {
+  return is_signed_int(t) || is_unsigned_int(t);
+}
 
 }  // namespace cuvil

@@ -39,7 +39,8 @@ Tensor evaluate_node(const Node& node, const std::vector<Tensor>& operands, cons
 
 std::optional<Tensor> evaluate_constant(const Value* value, int64_t most_elements) {
   if (const Tensor* t = constant_of(value)) return *t;
-  if (!value->producer || !value->type.is_static() || value->type.num_elements().value() > most_elements) return std::nullopt;
+  if (!value->producer || !value->type.is_static() || value->type.num_elements().value() > most_elements)
+    return std::nullopt;
   if (value->producer->op == Op::DimValue) return std::nullopt;
   std::vector<Tensor> operands;
   for (const Value* operand : value->producer->operands) {

@@ -108,7 +108,8 @@ Tensor reduce(const EvaluationContext& c) {
   }
   for_each_index<1>(kept_shape, {kept_strides}, {0}, [&](int64_t i, const std::array<int64_t, 1>& start) {
     Fold fold(c.node.reduce_fn(), x.dtype());
-    for_each_index<1>(fold_shape, {fold_strides}, {start[0]}, [&](int64_t p, const std::array<int64_t, 1>& at) { fold.add(x, at[0], p); });
+    for_each_index<1>(fold_shape, {fold_strides}, {start[0]},
+                      [&](int64_t p, const std::array<int64_t, 1>& at) { fold.add(x, at[0], p); });
     fold.store(out, i);
   });
   return out;
@@ -146,7 +147,8 @@ Tensor window_reduce(const EvaluationContext& c) {
   }
   for_each_index<1>(out.shape(), {walk}, {0}, [&](int64_t i, const std::array<int64_t, 1>& start) {
     Fold fold(c.node.reduce_fn(), x.dtype());
-    for_each_index<1>(window, {inner}, {start[0]}, [&](int64_t p, const std::array<int64_t, 1>& at) { fold.add(x, at[0], p); });
+    for_each_index<1>(window, {inner}, {start[0]},
+                      [&](int64_t p, const std::array<int64_t, 1>& at) { fold.add(x, at[0], p); });
     fold.store(out, i);
   });
   return out;
@@ -219,13 +221,17 @@ Tensor conv(const EvaluationContext& c) {
   }
   for (int64_t g = 0; g < groups; ++g) {
     size_t bytes = size_of(x.dtype());
-    Tensor xg(x.dtype(), {x.num_elements() - g * w.shape()[1] * xs[1]}, static_cast<const char*>(x.data()) + static_cast<size_t>(g * w.shape()[1] * xs[1]) * bytes, nullptr);
-    Tensor wg(w.dtype(), {w.num_elements() - g * per_group * ws[0]}, static_cast<const char*>(w.data()) + static_cast<size_t>(g * per_group * ws[0]) * bytes, nullptr);
+    Tensor xg(x.dtype(), {x.num_elements() - g * w.shape()[1] * xs[1]},
+              static_cast<const char*>(x.data()) + static_cast<size_t>(g * w.shape()[1] * xs[1]) * bytes, nullptr);
+    Tensor wg(w.dtype(), {w.num_elements() - g * per_group * ws[0]},
+              static_cast<const char*>(w.data()) + static_cast<size_t>(g * per_group * ws[0]) * bytes, nullptr);
     Tensor part = sum_of_products(xg, wg, Tensor(x.dtype(), shape), x_out, w_out, k_shape, x_k, w_k);
     int64_t run = part.num_elements() / std::max<int64_t>(1, shape[0]);
     for (int64_t n = 0; n < shape[0] && run > 0; ++n) {
-      std::memcpy(static_cast<char*>(out.mutable_data()) + static_cast<size_t>(n * out_strides[0] + g * per_group * out_strides[1]) * bytes,
-                  static_cast<const char*>(part.data()) + static_cast<size_t>(n * run) * bytes, static_cast<size_t>(run) * bytes);
+      std::memcpy(static_cast<char*>(out.mutable_data()) +
+                      static_cast<size_t>(n * out_strides[0] + g * per_group * out_strides[1]) * bytes,
+                  static_cast<const char*>(part.data()) + static_cast<size_t>(n * run) * bytes,
+                  static_cast<size_t>(run) * bytes);
     }
   }
   return out;
@@ -244,6 +250,8 @@ Tensor evaluate_reduce(const EvaluationContext& c) {
   }
 }
 
-Tensor evaluate_contract(const EvaluationContext& c) { return c.node.op == Op::Matmul ? matmul(c) : conv(c); }
+Tensor evaluate_contract(const EvaluationContext& c) {
+  return c.node.op == Op::Matmul ? matmul(c) : conv(c);
+}
 
 }  // namespace cuvil

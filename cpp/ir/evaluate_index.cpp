@@ -84,17 +84,23 @@ void copy_strided(void* out, const void* in, size_t bytes, const std::vector<int
                   const std::vector<int64_t>& out_strides, const std::vector<int64_t>& in_strides) {
   switch (bytes) {
     case 1:
-      return copy_strided_typed(static_cast<uint8_t*>(out), static_cast<const uint8_t*>(in), shape, out_strides, in_strides);
+      return copy_strided_typed(static_cast<uint8_t*>(out), static_cast<const uint8_t*>(in), shape, out_strides,
+                                in_strides);
     case 2:
-      return copy_strided_typed(static_cast<uint16_t*>(out), static_cast<const uint16_t*>(in), shape, out_strides, in_strides);
+      return copy_strided_typed(static_cast<uint16_t*>(out), static_cast<const uint16_t*>(in), shape, out_strides,
+                                in_strides);
     case 4:
-      return copy_strided_typed(static_cast<uint32_t*>(out), static_cast<const uint32_t*>(in), shape, out_strides, in_strides);
+      return copy_strided_typed(static_cast<uint32_t*>(out), static_cast<const uint32_t*>(in), shape, out_strides,
+                                in_strides);
     default:
-      return copy_strided_typed(static_cast<uint64_t*>(out), static_cast<const uint64_t*>(in), shape, out_strides, in_strides);
+      return copy_strided_typed(static_cast<uint64_t*>(out), static_cast<const uint64_t*>(in), shape, out_strides,
+                                in_strides);
   }
 }
 
-char* at(Tensor& t, int64_t element) { return static_cast<char*>(t.mutable_data()) + element * static_cast<int64_t>(size_of(t.dtype())); }
+char* at(Tensor& t, int64_t element) {
+  return static_cast<char*>(t.mutable_data()) + element * static_cast<int64_t>(size_of(t.dtype()));
+}
 const char* at(const Tensor& t, int64_t element) {
   return static_cast<const char*>(t.data()) + element * static_cast<int64_t>(size_of(t.dtype()));
 }
@@ -117,7 +123,9 @@ Tensor slice(const EvaluationContext& c) {
     start += c.size(c.node.dims("starts")[i]) * strides[i];
     in_strides.push_back(c.node.ints("steps")[i] * strides[i]);
   }
-  if (out.num_elements()) copy_strided(out.mutable_data(), at(x, start), size_of(x.dtype()), out.shape(), element_strides(out.shape()), in_strides);
+  if (out.num_elements())
+    copy_strided(out.mutable_data(), at(x, start), size_of(x.dtype()), out.shape(), element_strides(out.shape()),
+                 in_strides);
   return out;
 }
 
@@ -131,7 +139,8 @@ Tensor pad(const EvaluationContext& c) {
   std::vector<int64_t> out_strides = element_strides(out.shape());
   int64_t start = 0;
   for (size_t i = 0; i < out_strides.size(); ++i) start += c.size(c.node.dims("low")[i]) * out_strides[i];
-  if (x.num_elements()) copy_strided(at(out, start), x.data(), size_of(x.dtype()), x.shape(), out_strides, element_strides(x.shape()));
+  if (x.num_elements())
+    copy_strided(at(out, start), x.data(), size_of(x.dtype()), x.shape(), out_strides, element_strides(x.shape()));
   return out;
 }
 
@@ -141,7 +150,9 @@ Tensor concat(const EvaluationContext& c) {
   std::vector<int64_t> out_strides = element_strides(out.shape());
   int64_t start = 0;
   for (const Tensor& part : c.operands) {
-    if (part.num_elements()) copy_strided(at(out, start), part.data(), size_of(part.dtype()), part.shape(), out_strides, element_strides(part.shape()));
+    if (part.num_elements())
+      copy_strided(at(out, start), part.data(), size_of(part.dtype()), part.shape(), out_strides,
+                   element_strides(part.shape()));
     start += part.shape()[axis] * out_strides[axis];
   }
   return out;
@@ -190,7 +201,8 @@ Tensor evaluate_leaf(const EvaluationContext& c) {
   auto axis = static_cast<size_t>(c.node.integer("axis"));
   std::vector<int64_t> strides(out.shape().size(), 0);
   strides[axis] = 1;
-  for_each_index<1>(out.shape(), {strides}, {0}, [&](int64_t i, const std::array<int64_t, 1>& v) { out.set_int(i, v[0]); });
+  for_each_index<1>(out.shape(), {strides}, {0},
+                    [&](int64_t i, const std::array<int64_t, 1>& v) { out.set_int(i, v[0]); });
   return out;
 }
 
@@ -203,12 +215,16 @@ Tensor evaluate_index(const EvaluationContext& c) {
       Tensor out = Tensor::uninitialized(x.dtype(), c.result_shape());
       std::vector<int64_t> strides = element_strides(x.shape()), in_strides;
       for (int64_t p : c.node.ints("perm")) in_strides.push_back(strides[static_cast<size_t>(p)]);
-      if (out.num_elements()) copy_strided(out.mutable_data(), x.data(), size_of(x.dtype()), out.shape(), element_strides(out.shape()), in_strides);
+      if (out.num_elements())
+        copy_strided(out.mutable_data(), x.data(), size_of(x.dtype()), out.shape(), element_strides(out.shape()),
+                     in_strides);
       return out;
     }
     case Op::Broadcast: {
       Tensor out = Tensor::uninitialized(x.dtype(), c.result_shape());
-      if (out.num_elements()) copy_strided(out.mutable_data(), x.data(), size_of(x.dtype()), out.shape(), element_strides(out.shape()), broadcast_strides(x.shape(), out.shape()));
+      if (out.num_elements())
+        copy_strided(out.mutable_data(), x.data(), size_of(x.dtype()), out.shape(), element_strides(out.shape()),
+                     broadcast_strides(x.shape(), out.shape()));
       return out;
     }
     case Op::Slice:

@@ -220,19 +220,24 @@ bool boolean_function(Fn fn, bool x, bool y) {
 // How one element is read and written: T in memory, C in computation.
 template <DType D>
 struct Element;
-#define X(name, type, bytes, kind)                                \
-  template <>                                                     \
-  struct Element<DType::name> {                                   \
-    using Memory = type;                                          \
-    using Compute = type;                                         \
-    static Compute load(Memory m) { return m; }                   \
-    static Memory store(Compute c) { return c; }                  \
+#define X(name, type, bytes, kind)   \
+  template <>                        \
+  struct Element<DType::name> {      \
+    using Memory = type;             \
+    using Compute = type;            \
+    static Compute load(Memory m) {  \
+      return m;                      \
+    }                                \
+    static Memory store(Compute c) { \
+      return c;                      \
+    }                                \
   };
-X(f32, float, 4, 'f') X(f64, double, 8, 'f') X(i8, int8_t, 1, 'i') X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i')
-X(i64, int64_t, 8, 'i') X(u8, uint8_t, 1, 'u') X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u')
+X(f32, float, 4, 'f')
+X(f64, double, 8, 'f') X(i8, int8_t, 1, 'i') X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i') X(i64, int64_t, 8, 'i')
+    X(u8, uint8_t, 1, 'u') X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u')
 #undef X
-template <>
-struct Element<DType::f16> {
+        template <>
+        struct Element<DType::f16> {
   using Memory = uint16_t;
   using Compute = float;
   static Compute load(Memory m) { return half_to_float(m); }
@@ -249,20 +254,23 @@ struct Element<DType::bf16> {
 template <typename F>
 void with_numeric(DType t, F f) {
   switch (t) {
-#define X(name, type, bytes, kind)             \
-  case DType::name:                            \
+#define X(name, type, bytes, kind) \
+  case DType::name:                \
     return f(Element<DType::name>{});
-    X(f32, , , ) X(f64, , , ) X(f16, , , ) X(bf16, , , ) X(i8, , , ) X(i16, , , ) X(i32, , , ) X(i64, , , ) X(u8, , , )
-    X(u16, , , ) X(u32, , , ) X(u64, , , )
+  X(f32, , , )
+  X(f64, , , ) X(f16, , , ) X(bf16, , , ) X(i8, , , ) X(i16, , , ) X(i32, , , ) X(i64, , , ) X(u8, , , ) X(u16, , , )
+      X(u32, , , ) X(u64, , , )
 #undef X
-    case DType::boolean:
-      throw InternalError("bool is handled apart");
+          case DType::boolean:
+    throw InternalError("bool is handled apart");
   }
 }
 
 template <typename F>
 void walk(const EvaluationContext& c, const Tensor& out, F f) {
-  auto strides_of = [&](size_t i) { return broadcast_strides(c.operand(std::min(i, c.operands.size() - 1)).shape(), out.shape()); };
+  auto strides_of = [&](size_t i) {
+    return broadcast_strides(c.operand(std::min(i, c.operands.size() - 1)).shape(), out.shape());
+  };
   for_each_index<3>(out.shape(), {strides_of(0), strides_of(1), strides_of(2)}, {0, 0, 0}, f);
 }
 
@@ -274,7 +282,8 @@ Tensor select(const EvaluationContext& c) {
   const auto* yes = static_cast<const char*>(c.operand(1).data());
   const auto* no = static_cast<const char*>(c.operand(2).data());
   walk(c, out, [&](int64_t i, const std::array<int64_t, 3>& at) {
-    const char* from = condition[at[0]] ? yes + at[1] * static_cast<int64_t>(bytes) : no + at[2] * static_cast<int64_t>(bytes);
+    const char* from =
+        condition[at[0]] ? yes + at[1] * static_cast<int64_t>(bytes) : no + at[2] * static_cast<int64_t>(bytes);
     std::memcpy(to + i * static_cast<int64_t>(bytes), from, bytes);
   });
   return out;
@@ -289,10 +298,14 @@ Tensor cast(const EvaluationContext& c) {
   for (int64_t i = 0; i < n; ++i) {
     if (integers || x.dtype() == DType::i64 || x.dtype() == DType::u64) {
       int64_t v = x.get_int(i);
-      if (to == DType::boolean) out.set_int(i, v != 0);
-      else if (is_float(to) && x.dtype() == DType::u64) out.set_double(i, static_cast<double>(static_cast<uint64_t>(v)));
-      else if (to == DType::f32) out.mutable_as<float>()[i] = static_cast<float>(v);
-      else out.set_int(i, v);
+      if (to == DType::boolean)
+        out.set_int(i, v != 0);
+      else if (is_float(to) && x.dtype() == DType::u64)
+        out.set_double(i, static_cast<double>(static_cast<uint64_t>(v)));
+      else if (to == DType::f32)
+        out.mutable_as<float>()[i] = static_cast<float>(v);
+      else
+        out.set_int(i, v);
       continue;
     }
     double v = x.get_double(i);
@@ -304,11 +317,16 @@ Tensor cast(const EvaluationContext& c) {
     double bits = static_cast<double>(size_of(to) * 8);
     double low = is_signed_int(to) ? -std::ldexp(1.0, static_cast<int>(bits) - 1) : 0;
     double high = std::ldexp(1.0, static_cast<int>(is_signed_int(to) ? bits - 1 : bits));
-    if (std::isnan(v)) out.set_int(i, 0);
-    else if (v >= high) out.set_int(i, to == DType::u64 ? -1 : to == DType::i64 ? INT64_MAX : static_cast<int64_t>(high) - 1);
-    else if (v <= low) out.set_int(i, static_cast<int64_t>(low));
-    else if (to == DType::u64) out.set_int(i, static_cast<int64_t>(static_cast<uint64_t>(v)));
-    else out.set_int(i, static_cast<int64_t>(v));
+    if (std::isnan(v))
+      out.set_int(i, 0);
+    else if (v >= high)
+      out.set_int(i, to == DType::u64 ? -1 : to == DType::i64 ? INT64_MAX : static_cast<int64_t>(high) - 1);
+    else if (v <= low)
+      out.set_int(i, static_cast<int64_t>(low));
+    else if (to == DType::u64)
+      out.set_int(i, static_cast<int64_t>(static_cast<uint64_t>(v)));
+    else
+      out.set_int(i, static_cast<int64_t>(v));
   }
   return out;
 }
@@ -328,7 +346,9 @@ Tensor evaluate_pointwise(const EvaluationContext& c) {
     const auto* x = static_cast<const uint8_t*>(p0);
     const auto* y = static_cast<const uint8_t*>(p1);
     auto* to = out.mutable_as<uint8_t>();
-    walk(c, out, [&](int64_t i, const std::array<int64_t, 3>& at) { to[i] = boolean_function(fn, x[at[0]] != 0, y[at[1]] != 0); });
+    walk(c, out, [&](int64_t i, const std::array<int64_t, 3>& at) {
+      to[i] = boolean_function(fn, x[at[0]] != 0, y[at[1]] != 0);
+    });
     return out;
   }
   with_numeric(operand, [&](auto element) {

@@ -9,8 +9,8 @@
 namespace cuvil {
 
 void throw_missing_attribute(const Node& node, std::string_view name) {
-  throw InternalError(std::string(info(node.op).name) + " (" + node.source + ") has no attribute '" + std::string(name) +
-                      "' of the asked type");
+  throw InternalError(std::string(info(node.op).name) + " (" + node.source + ") has no attribute '" +
+                      std::string(name) + "' of the asked type");
 }
 
 Value* Graph::add_input(std::string name, Type type) {
@@ -40,7 +40,9 @@ Node* Graph::add_node(Op op, std::vector<Value*> operands, Attributes attributes
   return raw;
 }
 
-void Graph::add_output(std::string name, Value* value) { outputs_.push_back({std::move(name), value}); }
+void Graph::add_output(std::string name, Value* value) {
+  outputs_.push_back({std::move(name), value});
+}
 
 void Graph::replace_all_uses(Value* from, Value* to) {
   for (auto& node : nodes_) std::replace(node->operands.begin(), node->operands.end(), from, to);
@@ -102,6 +104,8 @@ Graph Graph::clone() const {
   return copy;
 }
 
-const Tensor* constant_of(const Value* value) { return is_op(value, Op::Constant) ? &value->producer->tensor() : nullptr; }
+const Tensor* constant_of(const Value* value) {
+  return is_op(value, Op::Constant) ? &value->producer->tensor() : nullptr;
+}
 
 }  // namespace cuvil

@@ -17,8 +17,8 @@ namespace cuvil {
 struct Node;
 [[noreturn]] void throw_missing_attribute(const Node& node, std::string_view name);
 
-using Attribute = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<Dim>, Dim, DType, Fn,
-                               ReduceFn, Tensor>;
+using Attribute = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<Dim>, Dim, DType,
+                               Fn, ReduceFn, Tensor>;
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
 /// One tensor: a graph input (no producer) or the result of a node. Identity is the address.
@@ -91,7 +91,9 @@ class Graph {
 };
 
 const Tensor* constant_of(const Value* value);  // null unless produced by a Constant
-inline bool is_op(const Value* value, Op op) { return value->producer && value->producer->op == op; }
+inline bool is_op(const Value* value, Op op) {
+  return value->producer && value->producer->op == op;
+}
 
 template <typename T>
 const T& Node::get(std::string_view name) const {

@@ -23,7 +23,9 @@ void require(const Node& node, bool ok, const char* why) {
   if (!ok) fail(node, why);
 }
 
-const Type& type_of(const Node& node, size_t i) { return node.operands[i]->type; }
+const Type& type_of(const Node& node, size_t i) {
+  return node.operands[i]->type;
+}
 
 size_t axis_of(const Node& node, size_t rank) {
   int64_t axis = node.integer("axis");
@@ -41,7 +43,8 @@ Dim window_steps(const Node& node, const Dim& size, const Dim& window, int64_t s
   require(node, stride >= 1 && dilation >= 1, "strides and dilations must be positive");
   Dim reach = (window - 1) * dilation + 1;
   Dim room = size - reach;
-  if (auto r = room.constant(); r && *r < 0) fail(node, "the window (" + reach.str() + ") is larger than its axis (" + size.str() + ")");
+  if (auto r = room.constant(); r && *r < 0)
+    fail(node, "the window (" + reach.str() + ") is larger than its axis (" + size.str() + ")");
   return floor_div(room, stride) + 1;
 }
 
@@ -81,7 +84,8 @@ Type infer_transpose(const Node& node) {
   std::vector<bool> seen(perm.size());
   Type type{x.dtype, {}};
   for (int64_t p : perm) {
-    require(node, p >= 0 && p < static_cast<int64_t>(perm.size()) && !seen[static_cast<size_t>(p)], "perm is no permutation");
+    require(node, p >= 0 && p < static_cast<int64_t>(perm.size()) && !seen[static_cast<size_t>(p)],
+            "perm is no permutation");
     seen[static_cast<size_t>(p)] = true;
     type.shape.push_back(x.shape[static_cast<size_t>(p)]);
   }
@@ -126,7 +130,8 @@ Type infer_pad(const Node& node) {
   const Type& x = type_of(node, 0);
   const auto& low = node.dims("low");
   const auto& high = node.dims("high");
-  require(node, low.size() == x.shape.size() && high.size() == x.shape.size(), "low and high must have one entry per axis");
+  require(node, low.size() == x.shape.size() && high.size() == x.shape.size(),
+          "low and high must have one entry per axis");
   Type type{x.dtype, {}};
   for (size_t i = 0; i < x.shape.size(); ++i) {
     for (const Dim& d : {low[i], high[i]}) require(node, !d.is_constant() || d.value() >= 0, "negative padding");
@@ -140,7 +145,8 @@ Type infer_concat(const Node& node) {
   size_t axis = axis_of(node, type.shape.size());
   for (size_t n = 1; n < node.operands.size(); ++n) {
     const Type& part = type_of(node, n);
-    require(node, part.dtype == type.dtype && part.shape.size() == type.shape.size(), "operands differ in dtype or rank");
+    require(node, part.dtype == type.dtype && part.shape.size() == type.shape.size(),
+            "operands differ in dtype or rank");
     for (size_t i = 0; i < part.shape.size(); ++i) {
       require(node, i == axis || part.shape[i] == type.shape[i], "operands differ off the axis");
     }
@@ -172,7 +178,8 @@ Type infer_gather_elements(const Node& node) {
 
 void require_foldable(const Node& node, ReduceFn fn, DType t) {
   bool arg = fn == ReduceFn::ArgMax || fn == ReduceFn::ArgMin;
-  if (t == DType::boolean) require(node, fn == ReduceFn::Max || fn == ReduceFn::Min, "bool folds by max (any) and min (all) only");
+  if (t == DType::boolean)
+    require(node, fn == ReduceFn::Max || fn == ReduceFn::Min, "bool folds by max (any) and min (all) only");
   if (node.op == Op::Scan) require(node, fn == ReduceFn::Sum || fn == ReduceFn::Prod, "scans are sums or products");
   if (node.op == Op::WindowReduce) require(node, !arg, "windows give values, not positions");
 }
@@ -262,7 +269,8 @@ Type infer_conv(const Node& node) {
 Type infer_type(const Node& node) {
   const OpInfo& op = info(node.op);
   int count = static_cast<int>(node.operands.size());
-  if (count < op.min_operands || (op.max_operands >= 0 && count > op.max_operands)) fail(node, "wrong number of operands");
+  if (count < op.min_operands || (op.max_operands >= 0 && count > op.max_operands))
+    fail(node, "wrong number of operands");
   switch (node.op) {
     case Op::Constant:
       return node.tensor().type();

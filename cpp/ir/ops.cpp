@@ -26,9 +26,15 @@ constexpr std::string_view kReduceFns[] = {
 
 }  // namespace
 
-const OpInfo& info(Op op) { return kOps[static_cast<size_t>(op)]; }
-const FnInfo& info(Fn fn) { return kFns[static_cast<size_t>(fn)]; }
-std::string_view name_of(ReduceFn fn) { return kReduceFns[static_cast<size_t>(fn)]; }
+const OpInfo& info(Op op) {
+  return kOps[static_cast<size_t>(op)];
+}
+const FnInfo& info(Fn fn) {
+  return kFns[static_cast<size_t>(fn)];
+}
+std::string_view name_of(ReduceFn fn) {
+  return kReduceFns[static_cast<size_t>(fn)];
+}
 
 std::optional<Op> op_from_name(std::string_view name) {
   for (size_t i = 0; i < std::size(kOps); ++i) {

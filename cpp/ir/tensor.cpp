@@ -19,7 +19,8 @@ Tensor Tensor::uninitialized(DType dtype, std::vector<int64_t> shape) {
   size_t bytes = (t.num_bytes() + 127) / 64 * 64;
   // Large tensors lie on huge pages where the system has them: touching memory first is most of a copy's cost.
   bool large = bytes >= size_t{4} << 20;
-  void* memory = std::aligned_alloc(large ? size_t{2} << 20 : 64, large ? (bytes + (size_t{2} << 20) - 1) >> 21 << 21 : bytes);
+  void* memory =
+      std::aligned_alloc(large ? size_t{2} << 20 : 64, large ? (bytes + (size_t{2} << 20) - 1) >> 21 << 21 : bytes);
   if (!memory) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
   if (large) madvise(memory, bytes, MADV_HUGEPAGE);
@@ -45,7 +46,9 @@ int64_t Tensor::num_elements() const {
   return n;
 }
 
-Type Tensor::type() const { return {dtype_, Shape(shape_.begin(), shape_.end())}; }
+Type Tensor::type() const {
+  return {dtype_, Shape(shape_.begin(), shape_.end())};
+}
 
 Tensor Tensor::reshaped(std::vector<int64_t> shape) const {
   Tensor t = *this;
@@ -75,9 +78,10 @@ double Tensor::get_double(int64_t i) const {
 #define X(name, type, bytes, kind) \
   case DType::name:                \
     return static_cast<double>(as<type>()[i]);
-    X(f32, float, 4, 'f') X(f64, double, 8, 'f') X(i8, int8_t, 1, 'i') X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i')
-    X(i64, int64_t, 8, 'i') X(u8, uint8_t, 1, 'u') X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u')
-    X(u64, uint64_t, 8, 'u') X(boolean, uint8_t, 1, 'b')
+      X(f32, float, 4, 'f')
+      X(f64, double, 8, 'f') X(i8, int8_t, 1, 'i') X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i')
+          X(i64, int64_t, 8, 'i') X(u8, uint8_t, 1, 'u') X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u')
+              X(u64, uint64_t, 8, 'u') X(boolean, uint8_t, 1, 'b')
 #undef X
   }
   return 0;
@@ -88,11 +92,11 @@ int64_t Tensor::get_int(int64_t i) const {
 #define X(name, type, bytes, kind) \
   case DType::name:                \
     return static_cast<int64_t>(as<type>()[i]);
-    X(i8, int8_t, 1, 'i') X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i') X(i64, int64_t, 8, 'i')
-    X(u8, uint8_t, 1, 'u') X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u')
-    X(boolean, uint8_t, 1, 'b')
+    X(i8, int8_t, 1, 'i')
+    X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i') X(i64, int64_t, 8, 'i') X(u8, uint8_t, 1, 'u')
+        X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u') X(boolean, uint8_t, 1, 'b')
 #undef X
-    default: {
+            default : {
       double v = get_double(i);
       if (std::isnan(v)) return 0;
       if (v >= 9223372036854775807.0) return INT64_MAX;
@@ -120,7 +124,8 @@ void Tensor::set_double(int64_t i, double v) {
       mutable_as<uint8_t>()[i] = v != 0;
       break;
     case DType::u64:
-      mutable_as<uint64_t>()[i] = v < 9223372036854775808.0 ? static_cast<uint64_t>(static_cast<int64_t>(v)) : static_cast<uint64_t>(v);
+      mutable_as<uint64_t>()[i] =
+          v < 9223372036854775808.0 ? static_cast<uint64_t>(static_cast<int64_t>(v)) : static_cast<uint64_t>(v);
       break;
     default:
       set_int(i, static_cast<int64_t>(v));
@@ -129,16 +134,17 @@ void Tensor::set_double(int64_t i, double v) {
 
 void Tensor::set_int(int64_t i, int64_t v) {
   switch (dtype_) {
-#define X(name, type, bytes, kind)               \
-  case DType::name:                              \
+#define X(name, type, bytes, kind)                \
+  case DType::name:                               \
     mutable_as<type>()[i] = static_cast<type>(v); \
     break;
-    X(i8, int8_t, 1, 'i') X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i') X(i64, int64_t, 8, 'i')
-    X(u8, uint8_t, 1, 'u') X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u')
+  X(i8, int8_t, 1, 'i')
+  X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i') X(i64, int64_t, 8, 'i') X(u8, uint8_t, 1, 'u')
+      X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u')
 #undef X
-    case DType::boolean:
-      mutable_as<uint8_t>()[i] = v != 0;
-      break;
+          case DType::boolean:
+    mutable_as<uint8_t>()[i] = v != 0;
+    break;
     default:
       set_double(i, static_cast<double>(v));
   }
@@ -146,7 +152,8 @@ void Tensor::set_int(int64_t i, int64_t v) {
 
 float half_to_float(uint16_t bits) {
   uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  float magnitude = exponent == 31 ? (mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity())
+  float magnitude = exponent == 31
+                        ? (mantissa ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity())
                     : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
                                     : std::ldexp(static_cast<float>(mantissa | 1024), static_cast<int>(exponent) - 25);
   uint32_t out;

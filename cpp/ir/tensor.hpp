@@ -28,9 +28,13 @@ class Tensor {
   /// Only for a tensor that owns its memory and that nobody else has seen yet.
   void* mutable_data() { return const_cast<void*>(data_); }
   template <typename T>
-  const T* as() const { return static_cast<const T*>(data_); }
+  const T* as() const {
+    return static_cast<const T*>(data_);
+  }
   template <typename T>
-  T* mutable_as() { return static_cast<T*>(mutable_data()); }
+  T* mutable_as() {
+    return static_cast<T*>(mutable_data());
+  }
   Type type() const;
   /// Same memory under another shape with equally many elements.
   Tensor reshaped(std::vector<int64_t> shape) const;

@@ -9,8 +9,9 @@
 namespace cuvil {
 
 struct PrintOptions {
-  bool sources = false;                 // append each node's source as a comment
-  int64_t max_constant_elements = 16;   // longer constants print as a splat, or as dense<…bytes hash> that cannot be parsed back
+  bool sources = false;  // append each node's source as a comment
+  int64_t max_constant_elements =
+      16;  // longer constants print as a splat, or as dense<…bytes hash> that cannot be parsed back
 };
 
 std::string print(const Graph& graph, const PrintOptions& options = {});

@@ -157,8 +157,9 @@ class Parser {
     if (accept("inf")) return sign * std::numeric_limits<double>::infinity();
     if (accept("nan")) return std::numeric_limits<double>::quiet_NaN();
     std::string s;
-    while (pos_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '.' || text_[pos_] == 'e' ||
-                                   ((text_[pos_] == '-' || text_[pos_] == '+') && !s.empty() && s.back() == 'e'))) {
+    while (pos_ < text_.size() &&
+           (std::isdigit(static_cast<unsigned char>(text_[pos_])) || text_[pos_] == '.' || text_[pos_] == 'e' ||
+            ((text_[pos_] == '-' || text_[pos_] == '+') && !s.empty() && s.back() == 'e'))) {
       s += text_[pos_++];
     }
     char* end = nullptr;
@@ -354,6 +355,8 @@ class Parser {
 
 }  // namespace
 
-Graph parse_graph(std::string_view text) { return Parser(text).run(); }
+Graph parse_graph(std::string_view text) {
+  return Parser(text).run();
+}
 
 }  // namespace cuvil

@@ -121,20 +121,30 @@ class Printer {
     return std::visit(
         [&](const auto& v) -> std::string {
           using T = std::decay_t<decltype(v)>;
-          if constexpr (std::is_same_v<T, int64_t>) return std::to_string(v);
-          else if constexpr (std::is_same_v<T, double>) return float_str(v, DType::f64);
-          else if constexpr (std::is_same_v<T, bool>) return v ? "true" : "false";
-          else if constexpr (std::is_same_v<T, std::string>) return quoted(v);
+          if constexpr (std::is_same_v<T, int64_t>)
+            return std::to_string(v);
+          else if constexpr (std::is_same_v<T, double>)
+            return float_str(v, DType::f64);
+          else if constexpr (std::is_same_v<T, bool>)
+            return v ? "true" : "false";
+          else if constexpr (std::is_same_v<T, std::string>)
+            return quoted(v);
           else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
             std::string s = "[";
             for (size_t i = 0; i < v.size(); ++i) s += (i ? ", " : "") + std::to_string(v[i]);
             return s + "]";
-          } else if constexpr (std::is_same_v<T, std::vector<Dim>>) return shape_str(v);
-          else if constexpr (std::is_same_v<T, Dim>) return v.str();
-          else if constexpr (std::is_same_v<T, DType>) return std::string(cuvil::name_of(v));
-          else if constexpr (std::is_same_v<T, Fn>) return std::string(info(v).name);
-          else if constexpr (std::is_same_v<T, ReduceFn>) return std::string(cuvil::name_of(v));
-          else return tensor_str(v, options_);
+          } else if constexpr (std::is_same_v<T, std::vector<Dim>>)
+            return shape_str(v);
+          else if constexpr (std::is_same_v<T, Dim>)
+            return v.str();
+          else if constexpr (std::is_same_v<T, DType>)
+            return std::string(cuvil::name_of(v));
+          else if constexpr (std::is_same_v<T, Fn>)
+            return std::string(info(v).name);
+          else if constexpr (std::is_same_v<T, ReduceFn>)
+            return std::string(cuvil::name_of(v));
+          else
+            return tensor_str(v, options_);
         },
         a);
   }
@@ -164,6 +174,8 @@ class Printer {
 
 }  // namespace
 
-std::string print(const Graph& graph, const PrintOptions& options) { return Printer(graph, options).run(); }
+std::string print(const Graph& graph, const PrintOptions& options) {
+  return Printer(graph, options).run();
+}
 
 }  // namespace cuvil

@@ -22,7 +22,9 @@ std::string shape_str(const Shape& shape) {
   return s + "]";
 }
 
-std::string Type::str() const { return std::string(name_of(dtype)) + shape_str(shape); }
+std::string Type::str() const {
+  return std::string(name_of(dtype)) + shape_str(shape);
+}
 
 Shape broadcast_shapes(const Shape& a, const Shape& b) {
   const Shape& longer = a.size() >= b.size() ? a : b;

@@ -5,8 +5,8 @@
 
 namespace cuvil {
 
-/// Topological order, operand counts and attribute types from the op table, inferred types equal to stored ones, outputs
-/// defined, no dangling users. Throws InternalError naming `after` (the pass that ran last) and the node.
+/// Topological order, operand counts and attribute types from the op table, inferred types equal to stored ones,
+/// outputs defined, no dangling users. Throws InternalError naming `after` (the pass that ran last) and the node.
 void verify(const Graph& graph, const char* after);
 
 }  // namespace cuvil

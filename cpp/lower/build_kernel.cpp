@@ -107,7 +107,8 @@ class KernelBuilder {
         return index_expr(dtype, indices[static_cast<size_t>(node.integer("axis"))]);
       case Op::Pointwise: {
         std::vector<ExprPtr> args;
-        for (const Value* operand : node.operands) args.push_back(at(operand, broadcast_indices(indices, operand->type)));
+        for (const Value* operand : node.operands)
+          args.push_back(at(operand, broadcast_indices(indices, operand->type)));
         return apply_expr(node.fn(), dtype, std::move(args));
       }
       case Op::Cast:
@@ -185,7 +186,8 @@ class KernelBuilder {
     // Leading and trailing axes that agree keep their indices.
     size_t head = 0, tail = 0;
     while (head < from.size() && head < to.size() && from[head] == to[head]) ++head;
-    while (tail + head < from.size() && tail + head < to.size() && from[from.size() - 1 - tail] == to[to.size() - 1 - tail]) {
+    while (tail + head < from.size() && tail + head < to.size() &&
+           from[from.size() - 1 - tail] == to[to.size() - 1 - tail]) {
       ++tail;
     }
     Dim linear = 0;
@@ -359,7 +361,8 @@ class KernelBuilder {
         std::vector<const Anchor*> other;
         for (const Anchor* anchor : rest) {
           bool same = anchor->loops.size() == phase.loops.size();
-          for (size_t i = 0; same && i < phase.loops.size(); ++i) same = anchor->loops[i].extent == phase.loops[i].extent;
+          for (size_t i = 0; same && i < phase.loops.size(); ++i)
+            same = anchor->loops[i].extent == phase.loops[i].extent;
           if (same) {
             phase.reductions.push_back(anchor->id);
           } else {
@@ -418,7 +421,8 @@ class KernelBuilder {
       if (points != wanted) {
         auto p = points.constant(), w = wanted.constant();
         bool padded = contraction && p && w && *p >= *w && *p < 4 * *w;
-        if (!padded && !(contraction && padded_channels(anchor, points))) obstacle("a reduction would be computed more than once");
+        if (!padded && !(contraction && padded_channels(anchor, points)))
+          obstacle("a reduction would be computed more than once");
       }
       if (anchor.node->op == Op::Reduce && root->type.num_elements() != wanted && anchors_.size() > 0) {
         Dim row = root->type.num_elements();
@@ -431,7 +435,8 @@ class KernelBuilder {
         for (const ExprPtr& operand : r.value->args) {
           const Expr* e = operand.get();
           while (e->kind == Expr::Kind::Guard || e->kind == Expr::Kind::Cast) e = e->args[0].get();
-          if (e->kind != Expr::Kind::Load && e->kind != Expr::Kind::Constant) obstacle("a contraction's operand is computed");
+          if (e->kind != Expr::Kind::Load && e->kind != Expr::Kind::Constant)
+            obstacle("a contraction's operand is computed");
         }
       }
     }

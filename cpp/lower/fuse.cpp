@@ -16,7 +16,9 @@ bool computes(const Node& node) {
   return kind != OpKind::Leaf && kind != OpKind::Index;
 }
 
-bool anchors(const Node& node) { return computes(node) && info(node.op).kind != OpKind::Pointwise; }
+bool anchors(const Node& node) {
+  return computes(node) && info(node.op).kind != OpKind::Pointwise;
+}
 
 // Immediate post-dominators: the first node that every path from a value to the graph's outputs runs through.
 class PostDominators {
@@ -60,7 +62,8 @@ class Fuser {
   void run() {
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const Value* v = graph_.inputs()[i].get();
-      storage_[v] = {add_buffer(Buffer::Kind::Input, static_cast<int>(i), v->type), 0, row_major_strides(v->type.shape)};
+      storage_[v] = {add_buffer(Buffer::Kind::Input, static_cast<int>(i), v->type), 0,
+                     row_major_strides(v->type.shape)};
     }
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const Value* v = graph_.outputs()[i].value;
@@ -131,7 +134,8 @@ class Fuser {
           Storage outer = place(user->result.get());
           storage_[user->result.get()] = outer;
           unfinished_.insert(user->result.get());
-          for (size_t i = 0; i < outer.strides.size(); ++i) outer.offset = outer.offset + user->dims("low")[i] * outer.strides[i];
+          for (size_t i = 0; i < outer.strides.size(); ++i)
+            outer.offset = outer.offset + user->dims("low")[i] * outer.strides[i];
           return outer;
         }
         if (user->op == Op::Concat && std::count(user->operands.begin(), user->operands.end(), v) == 1) {
@@ -236,7 +240,8 @@ class Fuser {
     if (seed->op == Op::Matmul) prepare_right_operand(*seed);
     const Node* best = seed;
     BuiltKernel built = try_build(seed->result.get());
-    CUVIL_CHECK(built.obstacle.empty(), std::string(info(seed->op).name) + " (" + seed->source + "): " + built.obstacle);
+    CUVIL_CHECK(built.obstacle.empty(),
+                std::string(info(seed->op).name) + " (" + seed->source + "): " + built.obstacle);
     bool anchored = anchors(*seed) && seed->op != Op::Reduce;
     int quality = access_quality(built.kernel, target_);
     for (const Node* next = post_.of(seed); next; next = post_.of(next)) {
@@ -293,9 +298,11 @@ class Fuser {
     Dim work = 0;
     for (const Node* node : built.nodes) {
       std::string name(node->op == Op::Pointwise ? info(node->fn()).name : info(node->op).name);
-      if (node->op == Op::Reduce || node->op == Op::WindowReduce) name = std::string(name_of(node->reduce_fn())) + "_" + name;
+      if (node->op == Op::Reduce || node->op == Op::WindowReduce)
+        name = std::string(name_of(node->reduce_fn())) + "_" + name;
       step.ops.push_back(name);
-      if (!node->source.empty() && std::find(step.sources.begin(), step.sources.end(), node->source) == step.sources.end()) {
+      if (!node->source.empty() &&
+          std::find(step.sources.begin(), step.sources.end(), node->source) == step.sources.end()) {
         step.sources.push_back(node->source);
       }
       work = work + flops_of(*node);
@@ -343,6 +350,8 @@ class Fuser {
 
 }  // namespace
 
-void fuse(const Graph& graph, const TargetDescription& target, Program& program) { Fuser(graph, target, program).run(); }
+void fuse(const Graph& graph, const TargetDescription& target, Program& program) {
+  Fuser(graph, target, program).run();
+}
 
 }  // namespace cuvil

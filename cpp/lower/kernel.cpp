@@ -10,7 +10,9 @@ namespace cuvil {
 
 namespace {
 
-ExprPtr make(Expr e) { return std::make_shared<const Expr>(std::move(e)); }
+ExprPtr make(Expr e) {
+  return std::make_shared<const Expr>(std::move(e));
+}
 
 }  // namespace
 
@@ -67,7 +69,8 @@ ExprPtr cast_expr(DType dtype, ExprPtr value) {
 }
 
 ExprPtr guard_expr(std::vector<RangeCheck> checks, ExprPtr inside, ExprPtr outside) {
-  std::erase_if(checks, [](const RangeCheck& c) { return provably_le(c.lower, c.value) && provably_lt(c.value, c.upper); });
+  std::erase_if(checks,
+                [](const RangeCheck& c) { return provably_le(c.lower, c.value) && provably_lt(c.value, c.upper); });
   if (checks.empty()) return inside;
   for (const RangeCheck& c : checks) {
     if (provably_lt(c.value, c.lower) || provably_le(c.upper, c.value)) return outside;
@@ -229,7 +232,6 @@ void print_loops(std::ostringstream& out, const std::vector<Loop>& loops) {
   }
 }
 
-
 // Expressions as text; a shared one is named and written once.
 class ExprPrinter {
  public:
@@ -316,7 +318,8 @@ std::string Kernel::str() const {
       out << "      b" << store.buffer << "[" << store.offset.str() << "] = " << text(*store.value) << "\n";
     }
   }
-  for (const Indirect& i : indirects) out << "    " << i.symbol << " = " << text(*i.value) << " in " << i.size.str() << "\n";
+  for (const Indirect& i : indirects)
+    out << "    " << i.symbol << " = " << text(*i.value) << " in " << i.size.str() << "\n";
   return out.str();
 }
 

@@ -1,7 +1,7 @@
 // Kernels: loop programs over scalar expressions, the form between Graph and LLVM IR.
 //
-// A kernel runs its phases for every point of its outer loops. A phase loops over its own loops and either folds values into
-// reductions, which later phases and stores may read, or stores. So
+// A kernel runs its phases for every point of its outer loops. A phase loops over its own loops and either folds values
+// into reductions, which later phases and stores may read, or stores. So
 //   pointwise        = outer loops, one phase without loops that stores
 //   softmax, norms   = outer loops over rows, phases over the row: reduce, reduce, store
 //   pooling, conv, … = outer loops over the output, one phase over the window or k, one phase without loops that stores
@@ -90,8 +90,8 @@ struct Indirect {
 
 /// How the loops are run. Loops are named by their variable's name.
 struct Schedule {
-  /// The loops whose steps are vectors: one outer loop (lanes are different outputs), or one loop of each phase (lanes are
-  /// parts of a reduction). Empty: scalar code.
+  /// The loops whose steps are vectors: one outer loop (lanes are different outputs), or one loop of each phase (lanes
+  /// are parts of a reduction). Empty: scalar code.
   std::vector<std::string> vector_loops;
   int lanes = 1;
   int vector_tile = 1;  // vectors per step of a vector loop

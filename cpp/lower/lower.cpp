@@ -34,10 +34,12 @@ void name_kernels(Program& program) {
     std::vector<std::string> parts;
     std::set<std::string> seen;
     for (const std::string& op : step.ops) {
-      bool index = op == "reshape" || op == "transpose" || op == "broadcast" || op == "slice" || op == "pad" || op == "constant";
+      bool index =
+          op == "reshape" || op == "transpose" || op == "broadcast" || op == "slice" || op == "pad" || op == "constant";
       if (!index && seen.insert(op).second && parts.size() < 5) parts.push_back(op);
     }
-    if (parts.empty()) parts.push_back(step.kernel.phases.back().stores[0].value->kind == Expr::Kind::Constant ? "fill" : "copy");
+    if (parts.empty())
+      parts.push_back(step.kernel.phases.back().stores[0].value->kind == Expr::Kind::Constant ? "fill" : "copy");
     std::string name;
     for (const std::string& part : parts) name += part + "_";
     step.kernel.name = name + std::to_string(i);
@@ -78,7 +80,8 @@ std::string Program::str() const {
     out << "buffer B" << i << ": " << kinds[static_cast<int>(b.kind)];
     if (b.kind != Buffer::Kind::Arena) out << " " << b.index;
     out << " " << name_of(b.dtype) << "[" << b.elements.str() << "]";
-    if (b.kind == Buffer::Kind::Arena) out << " at " << b.offset.str() << ", steps " << b.first_use << ".." << b.last_use;
+    if (b.kind == Buffer::Kind::Arena)
+      out << " at " << b.offset.str() << ", steps " << b.first_use << ".." << b.last_use;
     out << "\n";
   }
   for (const Step& step : steps) {

@@ -6,7 +6,9 @@ namespace cuvil {
 
 namespace {
 
-Dim bytes_of(const Buffer& b) { return round_up(b.elements * static_cast<int64_t>(size_of(b.dtype)), kAlignment); }
+Dim bytes_of(const Buffer& b) {
+  return round_up(b.elements * static_cast<int64_t>(size_of(b.dtype)), kAlignment);
+}
 
 // A size for comparisons only: symbols count as a typical value.
 double typical(const Dim& d) {

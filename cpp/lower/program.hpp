@@ -12,17 +12,17 @@ namespace cuvil {
 struct Buffer {
   enum class Kind { Input, Output, Constant, Arena };
   Kind kind = Kind::Arena;
-  int index = 0;        // of the input, output or constant
+  int index = 0;  // of the input, output or constant
   DType dtype = DType::f32;
-  Dim elements;         // allocated
+  Dim elements;                       // allocated
   int first_use = -1, last_use = -1;  // steps, inclusive
-  Dim offset;           // Arena: bytes from the arena's base. Constant: bytes from the weights' base.
+  Dim offset;                         // Arena: bytes from the arena's base. Constant: bytes from the weights' base.
 };
 
 struct Step {
   Kernel kernel;
-  std::vector<int> buffers;          // the Program buffer behind each kernel buffer
-  std::vector<std::string> ops;      // Graph ops fused into it
+  std::vector<int> buffers;      // the Program buffer behind each kernel buffer
+  std::vector<std::string> ops;  // Graph ops fused into it
   std::vector<std::string> sources;
   Dim flops, bytes;
 };
@@ -33,7 +33,7 @@ struct Program {
   std::vector<Tensor> constants;
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
-  std::vector<Dim> symbols;          // bound from the inputs' sizes
+  std::vector<Dim> symbols;  // bound from the inputs' sizes
   Dim arena_bytes;
   int64_t weight_bytes = 0;
 

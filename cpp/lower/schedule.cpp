@@ -135,22 +135,33 @@ VectorChoice choose_vector_loops(const Kernel& kernel, int lanes) {
 // Lanes are set by the widest element, so that one vector of each operand is at most one register.
 int lanes_of(const Kernel& kernel, const TargetDescription& target) {
   size_t widest = 1;
-  for (const KernelBuffer& b : kernel.buffers) widest = std::max(widest, is_float(b.dtype) ? std::max<size_t>(4, size_of(b.dtype)) : size_of(b.dtype));
+  for (const KernelBuffer& b : kernel.buffers)
+    widest = std::max(widest, is_float(b.dtype) ? std::max<size_t>(4, size_of(b.dtype)) : size_of(b.dtype));
   visit_all(kernel, [&](const Expr& e) {
-    size_t bytes = is_float(e.dtype) ? std::max<size_t>(4, size_of(e.dtype)) : e.dtype == DType::boolean ? 1 : size_of(e.dtype);
+    size_t bytes = is_float(e.dtype)           ? std::max<size_t>(4, size_of(e.dtype))
+                   : e.dtype == DType::boolean ? 1
+                                               : size_of(e.dtype);
     widest = std::max(widest, bytes);
   });
   return std::max(1, target.lanes(static_cast<int>(std::max<size_t>(widest, 4))));
 }
-
 
 int costly_functions(const Kernel& kernel) {
   int n = 0;
   visit_all(kernel, [&](const Expr& e) {
     if (e.kind != Expr::Kind::Apply) return;
     switch (e.fn) {
-      case Fn::Exp: case Fn::Expm1: case Fn::Log: case Fn::Log1p: case Fn::Sin: case Fn::Cos: case Fn::Tanh:
-      case Fn::Sigmoid: case Fn::Erf: case Fn::Pow: case Fn::Div:
+      case Fn::Exp:
+      case Fn::Expm1:
+      case Fn::Log:
+      case Fn::Log1p:
+      case Fn::Sin:
+      case Fn::Cos:
+      case Fn::Tanh:
+      case Fn::Sigmoid:
+      case Fn::Erf:
+      case Fn::Pow:
+      case Fn::Div:
         ++n;
         break;
       default:
@@ -162,7 +173,8 @@ int costly_functions(const Kernel& kernel) {
 
 class Scheduler {
  public:
-  Scheduler(Kernel& kernel, const TargetDescription& target) : kernel_(kernel), target_(target), plan_(kernel.schedule) {}
+  Scheduler(Kernel& kernel, const TargetDescription& target)
+      : kernel_(kernel), target_(target), plan_(kernel.schedule) {}
 
   void run() {
     split_loops(kernel_);
@@ -172,7 +184,8 @@ class Scheduler {
     if (choice.quality == 1 && choice.extent < plan_.lanes) choice = {};
     plan_.vector_loops = choice.loops;
     if (choice.loops.empty()) plan_.lanes = 1;
-    bool folds = std::any_of(kernel_.phases.begin(), kernel_.phases.end(), [](const Phase& p) { return !p.loops.empty() && !p.reductions.empty(); });
+    bool folds = std::any_of(kernel_.phases.begin(), kernel_.phases.end(),
+                             [](const Phase& p) { return !p.loops.empty() && !p.reductions.empty(); });
     if (choice.outer && folds) {
       tile_outputs();
     } else {
@@ -225,8 +238,8 @@ class Scheduler {
                        [&](const Loop& other) { return other.limit && other.limit->contains(loop.variable); });
   }
 
-  // Register tile of a kernel whose lanes are different outputs: columns (vectors) × rows (points that share the columns'
-  // operand).
+  // Register tile of a kernel whose lanes are different outputs: columns (vectors) × rows (points that share the
+  // columns' operand).
   void tile_outputs() {
     Loop* vector = outer_loop(plan_.vector_loops[0]);
     Use columns = use_of(*vector);
@@ -250,9 +263,12 @@ class Scheduler {
     Loop* rows = nullptr;
     int64_t best = 0;
     for (Loop& loop : kernel_.outer) {
-      if (&loop == vector || loop.limit || !loop.variable.is_symbol() || plan_.tile_of(loop) || limits_another(loop)) continue;
+      if (&loop == vector || loop.limit || !loop.variable.is_symbol() || plan_.tile_of(loop) || limits_another(loop))
+        continue;
       Use use = use_of(loop);
-      bool row = !kernel_.contraction ? use.first : weights_second ? use.first && !use.second : use.second && !use.first;
+      bool row = !kernel_.contraction ? use.first
+                 : weights_second     ? use.first && !use.second
+                                      : use.second && !use.first;
       int64_t extent = std::min<int64_t>(extent_hint(loop.extent), accumulator_budget());
       if (row && extent >= best) {
         best = extent;
@@ -274,7 +290,8 @@ class Scheduler {
     int64_t rows = 1;
     for (const Loop& loop : kernel_.outer) {
       Use use = use_of(loop);
-      if (weights_second ? use.first && !use.second : use.second && !use.first) rows *= may_be_long(loop) ? 64 : extent_hint(loop.extent);
+      if (weights_second ? use.first && !use.second : use.second && !use.first)
+        rows *= may_be_long(loop) ? 64 : extent_hint(loop.extent);
     }
     return rows;
   }
@@ -297,7 +314,8 @@ class Scheduler {
                      [&](const Loop& a, const Loop& b) { return rank(a) < rank(b); });
     // A vector loop over several panels of columns is walked before the rows.
     if (folds && kernel_.contraction) {
-      auto v = std::find_if(kernel_.outer.begin(), kernel_.outer.end(), [&](const Loop& l) { return plan_.is_vector(l); });
+      auto v =
+          std::find_if(kernel_.outer.begin(), kernel_.outer.end(), [&](const Loop& l) { return plan_.is_vector(l); });
       if (v != kernel_.outer.end() && !v->limit) {
         auto first_row = std::find_if(kernel_.outer.begin(), v, [&](const Loop& l) { return rank(l) == 2; });
         std::rotate(first_row, v, v + 1);
@@ -351,7 +369,9 @@ class Scheduler {
 
 }  // namespace
 
-void schedule(Kernel& kernel, const TargetDescription& target) { Scheduler(kernel, target).run(); }
+void schedule(Kernel& kernel, const TargetDescription& target) {
+  Scheduler(kernel, target).run();
+}
 
 int access_quality(const Kernel& kernel, const TargetDescription& target) {
   Kernel copy = kernel;

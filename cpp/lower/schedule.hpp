@@ -1,5 +1,5 @@
-// Chooses how a kernel's loops run: splits and merges them until indices are affine, picks the vector loop, tiles and the
-// parallel loops.
+// Chooses how a kernel's loops run: splits and merges them until indices are affine, picks the vector loop, tiles and
+// the parallel loops.
 #pragma once
 
 #include "lower/kernel.hpp"
@@ -10,7 +10,8 @@ namespace cuvil {
 /// Rewrites loops and fills kernel.schedule.
 void schedule(Kernel& kernel, const TargetDescription& target);
 
-/// How well memory is accessed when vectorised: 2 = every vector access is contiguous or uniform, 1 = some gather, 0 = scalar.
+/// How well memory is accessed when vectorised: 2 = every vector access is contiguous or uniform, 1 = some gather, 0 =
+/// scalar.
 int access_quality(const Kernel& kernel, const TargetDescription& target);
 
 // Steps of schedule(), for tests and for access_quality.

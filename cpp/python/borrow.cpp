@@ -11,7 +11,8 @@ namespace {
 constexpr int kMaxRank = 32;
 
 // Copies a strided tensor to a dense one. The innermost dense run is copied at once.
-void copy_strided(char* to, const char* from, const int64_t* shape, const int64_t* byte_strides, int rank, size_t size) {
+void copy_strided(char* to, const char* from, const int64_t* shape, const int64_t* byte_strides, int rank,
+                  size_t size) {
   if (rank == 0) {
     std::memcpy(to, from, size);
     return;
@@ -39,7 +40,7 @@ std::string type_name(PyObject* object) {
   return full ? full : "object";
 }
 
-// Clears the error that is set and returns its text.
+// Clears the error that is set and returns the first line of its text: PyTorch adds a stack trace of its own.
 std::string take_error() {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
@@ -52,7 +53,7 @@ std::string take_error() {
   Py_XDECREF(type);
   Py_XDECREF(value);
   Py_XDECREF(trace);
-  return text;
+  return text.substr(0, text.find('\n'));
 }
 
 // `attribute` of a Python object as a true value; false when it is absent.
@@ -97,8 +98,9 @@ void BorrowedTensor::check_dtype(std::optional<DType> actual, const std::string&
 void BorrowedTensor::set(const char* data, const int64_t* shape, const int64_t* byte_strides, int rank,
                          const std::string& name, const Type& expected) {
   if (rank != expected.rank() || rank > kMaxRank) {
-    throw InputFault("input '" + name + "': expected " + expected.str() + " of rank " + std::to_string(expected.rank()) +
-                     ", got " + type_text(expected.dtype, shape, rank) + " of rank " + std::to_string(rank));
+    throw InputFault("input '" + name + "': expected " + expected.str() + " of rank " +
+                     std::to_string(expected.rank()) + ", got " + type_text(expected.dtype, shape, rank) + " of rank " +
+                     std::to_string(rank));
   }
   const size_t size = size_of(expected.dtype);
   int64_t dense = static_cast<int64_t>(size), elements = 1;
@@ -124,7 +126,8 @@ void BorrowedTensor::set(const char* data, const int64_t* shape, const int64_t* 
 
 void BorrowedTensor::set_dlpack(const DLTensor& t, const std::string& name, const Type& expected) {
   if (t.device.device_type != kDLCPU) {
-    throw InputFault("input '" + name + "': expected a tensor in host memory, got one on another device (DLPack device " +
+    throw InputFault("input '" + name +
+                     "': expected a tensor in host memory, got one on another device (DLPack device " +
                      std::to_string(t.device.device_type) + ":" + std::to_string(t.device.device_id) +
                      "); move it with .cpu() first");
   }

@@ -26,7 +26,8 @@ class ShapeFault : public InputFault {
   using InputFault::InputFault;
 };
 
-/// A dense, aligned, row-major view of one argument. What it borrows is released by its destructor, which needs the GIL.
+/// A dense, aligned, row-major view of one argument. What it borrows is released by its destructor, which needs the
+/// GIL.
 class BorrowedTensor {
  public:
   BorrowedTensor() = default;

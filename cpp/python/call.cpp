@@ -42,7 +42,9 @@ PyObject* run_function(PyObject* self, PyObject* const* arguments, Py_ssize_t co
   }
 }
 
-std::string plural(size_t n, const std::string& noun) { return std::to_string(n) + " " + noun + (n == 1 ? "" : "s"); }
+std::string plural(size_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
 
 }  // namespace
 
@@ -94,7 +96,8 @@ PyObject* Callable::call(PyObject* const* arguments, Py_ssize_t count, runtime::
 
   if (output_count == 1) return results[0].take(kind);
   py::tuple tuple(output_count);
-  for (size_t i = 0; i < output_count; ++i) PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), results[i].take(kind));
+  for (size_t i = 0; i < output_count; ++i)
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), results[i].take(kind));
   return tuple.release().ptr();
 }
 
@@ -160,10 +163,10 @@ std::map<std::string, int64_t> Callable::symbol_values(const std::vector<std::ve
 
 PyObject* Callable::make_function(PyObject* owner, Callable* callable) {
   static PyMethodDef definition = {"run", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_function)),
-                                   METH_FASTCALL, "run(*inputs): a tensor, or a tuple if the model has several outputs."};
-  PyObject* capsule = PyCapsule_New(callable, kCapsuleName, [](PyObject* self) {
-    Py_XDECREF(static_cast<PyObject*>(PyCapsule_GetContext(self)));
-  });
+                                   METH_FASTCALL,
+                                   "run(*inputs): a tensor, or a tuple if the model has several outputs."};
+  PyObject* capsule = PyCapsule_New(
+      callable, kCapsuleName, [](PyObject* self) { Py_XDECREF(static_cast<PyObject*>(PyCapsule_GetContext(self))); });
   if (!capsule) return nullptr;
   Py_INCREF(owner);
   PyCapsule_SetContext(capsule, owner);

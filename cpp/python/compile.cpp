@@ -63,8 +63,8 @@ py::object profile(Callable& self, const py::args& inputs) {
   std::vector<runtime::KernelSample> samples(2 * self.model().kernels.size() + 64);
   runtime::KernelLog log = {samples.data(), static_cast<int64_t>(samples.size()), 0};
   const auto begin = std::chrono::steady_clock::now();
-  py::object outputs = py::reinterpret_steal<py::object>(
-      self.call(arguments.data(), static_cast<Py_ssize_t>(arguments.size()), &log));
+  py::object outputs =
+      py::reinterpret_steal<py::object>(self.call(arguments.data(), static_cast<Py_ssize_t>(arguments.size()), &log));
   const auto end = std::chrono::steady_clock::now();
   py::list rows;
   for (int64_t i = 0; i < std::min(log.count, log.capacity); ++i) {
@@ -93,9 +93,11 @@ std::unique_ptr<Callable> compile_graph(const Graph& graph, const std::string& t
 
 void bind_compile(py::module_& m) {
   py::class_<Callable>(m, "CompiledModel")
-      .def_property_readonly("run", [](py::object self) {
-        return py::reinterpret_steal<py::object>(Callable::make_function(self.ptr(), &self.cast<Callable&>()));
-      })
+      .def_property_readonly(
+          "run",
+          [](py::object self) {
+            return py::reinterpret_steal<py::object>(Callable::make_function(self.ptr(), &self.cast<Callable&>()));
+          })
       .def("profile", profile, "Runs once: ([(kernel, begin_ns, end_ns), ...], nanoseconds of the call)")
       .def_property_readonly("inputs", [](const Callable& self) { return tensor_infos(self.model().inputs); })
       .def_property_readonly("outputs", [](const Callable& self) { return tensor_infos(self.model().outputs); })
@@ -103,16 +105,18 @@ void bind_compile(py::module_& m) {
       .def_property_readonly("target", [](const Callable& self) { return self.model().target; })
       .def("kernels", kernel_rows, py::arg("symbols") = std::map<std::string, int64_t>())
       .def("symbol_values", &Callable::symbol_values, py::arg("input_shapes"))
-      .def("arena_bytes",
-           [](const Callable& self, const std::map<std::string, int64_t>& symbols) {
-             return evaluate(self.model().memory.arena_bytes, symbols);
-           },
-           py::arg("symbols") = std::map<std::string, int64_t>())
+      .def(
+          "arena_bytes",
+          [](const Callable& self, const std::map<std::string, int64_t>& symbols) {
+            return evaluate(self.model().memory.arena_bytes, symbols);
+          },
+          py::arg("symbols") = std::map<std::string, int64_t>())
       .def_property_readonly("arena_text", [](const Callable& self) { return self.model().memory.arena_bytes.str(); })
       .def_property_readonly("weight_bytes", [](const Callable& self) { return self.model().memory.weight_bytes; })
       .def_property_readonly("code_bytes", [](const Callable& self) { return self.model().memory.code_bytes; })
       .def_property_readonly("idle_arena_bytes", [](Callable& self) { return self.arenas().idle_bytes(); })
-      .def("trim", [](Callable& self) { self.arenas().trim(); }, "Frees the memory of idle arenas.")
+      .def(
+          "trim", [](Callable& self) { self.arenas().trim(); }, "Frees the memory of idle arenas.")
       .def_property_readonly("compile_times", [](const Callable& self) {
         std::vector<std::pair<std::string, double>> times;
         for (const auto& t : self.model().compile_times) times.emplace_back(t.step, t.seconds);

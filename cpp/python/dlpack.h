@@ -1,5 +1,6 @@
-/* What Cuvil needs of DLPack's binary interface, version 1: tensor descriptors, the two kinds of capsule, and the table of
- * C functions that a tensor type offers as __dlpack_c_exchange_api__. Names and layouts are those of the standard. */
+/* What Cuvil needs of DLPack's binary interface, version 1: tensor descriptors, the two kinds of capsule, and the table
+ * of C functions that a tensor type offers as __dlpack_c_exchange_api__. Names and layouts are those of the standard.
+ */
 #ifndef CUVIL_PYTHON_DLPACK_H
 #define CUVIL_PYTHON_DLPACK_H
 
@@ -26,27 +27,27 @@ typedef struct {
 } DLDataType;
 
 typedef struct {
-  void *data;
+  void* data;
   DLDevice device;
   int32_t ndim;
   DLDataType dtype;
-  int64_t *shape;
-  int64_t *strides; /* in elements; null: dense and row-major */
+  int64_t* shape;
+  int64_t* strides; /* in elements; null: dense and row-major */
   uint64_t byte_offset;
 } DLTensor;
 
 /* Capsule "dltensor". */
 typedef struct DLManagedTensor {
   DLTensor dl_tensor;
-  void *manager_ctx;
-  void (*deleter)(struct DLManagedTensor *self);
+  void* manager_ctx;
+  void (*deleter)(struct DLManagedTensor* self);
 } DLManagedTensor;
 
 /* Capsule "dltensor_versioned". */
 typedef struct DLManagedTensorVersioned {
   DLPackVersion version;
-  void *manager_ctx;
-  void (*deleter)(struct DLManagedTensorVersioned *self);
+  void* manager_ctx;
+  void (*deleter)(struct DLManagedTensorVersioned* self);
   uint64_t flags;
   DLTensor dl_tensor;
 } DLManagedTensorVersioned;
@@ -54,17 +55,17 @@ typedef struct DLManagedTensorVersioned {
 /* Capsule "dlpack_exchange_api", an attribute of the tensor's type. Functions return 0, or -1 with an error set. */
 typedef struct DLPackExchangeAPIHeader {
   DLPackVersion version;
-  struct DLPackExchangeAPIHeader *prev_api; /* an older version, or null */
+  struct DLPackExchangeAPIHeader* prev_api; /* an older version, or null */
 } DLPackExchangeAPIHeader;
 
 typedef struct {
   DLPackExchangeAPIHeader header;
-  int (*managed_tensor_allocator)(DLTensor *prototype, DLManagedTensorVersioned **out, void *error_context,
-                                  void (*set_error)(void *error_context, const char *kind, const char *message));
-  int (*managed_tensor_from_py_object_no_sync)(void *object, DLManagedTensorVersioned **out);
-  int (*managed_tensor_to_py_object_no_sync)(DLManagedTensorVersioned *tensor, void **out); /* takes `tensor` over */
-  int (*dltensor_from_py_object_no_sync)(void *object, DLTensor *out);                      /* may be null */
-  int (*current_work_stream)(int32_t device_type, int32_t device_id, void **out);
+  int (*managed_tensor_allocator)(DLTensor* prototype, DLManagedTensorVersioned** out, void* error_context,
+                                  void (*set_error)(void* error_context, const char* kind, const char* message));
+  int (*managed_tensor_from_py_object_no_sync)(void* object, DLManagedTensorVersioned** out);
+  int (*managed_tensor_to_py_object_no_sync)(DLManagedTensorVersioned* tensor, void** out); /* takes `tensor` over */
+  int (*dltensor_from_py_object_no_sync)(void* object, DLTensor* out);                      /* may be null */
+  int (*current_work_stream)(int32_t device_type, int32_t device_id, void** out);
 } DLPackExchangeAPI;
 
 #ifdef __cplusplus

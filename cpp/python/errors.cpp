@@ -1,12 +1,11 @@
 // Exceptions: the classes are Python's (cuvil/_errors.py); here C++ exceptions become them.
-#include "support/error.hpp"
-
 #include <cstring>
 #include <new>
 
 #include "python/bindings.hpp"
 #include "python/borrow.hpp"
 #include "python/call.hpp"
+#include "support/error.hpp"
 
 namespace cuvil::python {
 

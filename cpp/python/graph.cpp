@@ -13,24 +13,26 @@ namespace cuvil::python {
 
 void bind_graph(py::module_& m) {
   py::class_<Graph>(m, "Graph")
-      .def("text", [](const Graph& g, bool sources) { return print(g, PrintOptions{.sources = sources}); },
-           py::arg("sources") = false)
+      .def(
+          "text", [](const Graph& g, bool sources) { return print(g, PrintOptions{.sources = sources}); },
+          py::arg("sources") = false)
       .def_property_readonly("input_names",
                              [](const Graph& g) {
                                std::vector<std::string> names;
                                for (const auto& v : g.inputs()) names.push_back(v->name);
                                return names;
                              })
-      .def_property_readonly("input_shapes",
-                             [](const Graph& g) {
-                               std::vector<std::vector<std::string>> shapes;
-                               for (const auto& v : g.inputs()) {
-                                 shapes.emplace_back();
-                                 for (const Dim& d : v->type.shape) shapes.back().push_back(d.str());
-                               }
-                               return shapes;
-                             },
-                             "Sizes as text.")
+      .def_property_readonly(
+          "input_shapes",
+          [](const Graph& g) {
+            std::vector<std::vector<std::string>> shapes;
+            for (const auto& v : g.inputs()) {
+              shapes.emplace_back();
+              for (const Dim& d : v->type.shape) shapes.back().push_back(d.str());
+            }
+            return shapes;
+          },
+          "Sizes as text.")
       .def_property_readonly("output_names", [](const Graph& g) {
         std::vector<std::string> names;
         for (const auto& o : g.outputs()) names.push_back(o.name);
@@ -45,8 +47,9 @@ void bind_graph(py::module_& m) {
         return std::make_tuple(status, out.str(), err.str());
       },
       py::arg("arguments"), py::arg("input") = "", "cuvil-opt: (exit status, output, errors).");
-  m.def("parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"),
-        "Reads a graph's text form.");
+  m.def(
+      "parse_graph", [](const std::string& text) { return parse_graph(text); }, py::arg("text"),
+      "Reads a graph's text form.");
 }
 
 }  // namespace cuvil::python

@@ -1,9 +1,8 @@
 // The ATen graph, handed over by Python in one call as plain lists, dicts and tuples.
-#include "import/aten/import.hpp"
-
 #include <pybind11/stl.h>
 
 #include "import/aten/call.hpp"
+#include "import/aten/import.hpp"
 #include "python/bindings.hpp"
 #include "support/error.hpp"
 
@@ -74,7 +73,8 @@ Graph import_aten(const py::dict& d) {
   for (py::handle h : d["weights"].cast<py::list>()) {
     auto t = h.cast<py::tuple>();  // name, address, dtype, shape, owner
     const void* data = reinterpret_cast<const void*>(t[1].cast<uintptr_t>());
-    Tensor tensor(aten::dtype_of(t[2].cast<std::string>()), t[3].cast<std::vector<int64_t>>(), data, keep_alive(t[4], data));
+    Tensor tensor(aten::dtype_of(t[2].cast<std::string>()), t[3].cast<std::vector<int64_t>>(), data,
+                  keep_alive(t[4], data));
     g.weights.push_back({t[0].cast<std::string>(), std::move(tensor)});
   }
   for (py::handle h : d["nodes"].cast<py::list>()) {
@@ -96,7 +96,8 @@ Graph import_aten(const py::dict& d) {
 }  // namespace
 
 void bind_import_aten(py::module_& m) {
-  m.def("import_aten", import_aten, py::arg("graph"), "Imports an exported PyTorch graph (see cuvil/_torch.py for its form).");
+  m.def("import_aten", import_aten, py::arg("graph"),
+        "Imports an exported PyTorch graph (see cuvil/_torch.py for its form).");
 }
 
 }  // namespace cuvil::python

@@ -1,8 +1,7 @@
 // ONNX models from a path or from bytes.
-#include "import/onnx/import.hpp"
-
 #include <pybind11/stl.h>
 
+#include "import/onnx/import.hpp"
 #include "python/bindings.hpp"
 
 namespace cuvil::python {

@@ -1,8 +1,7 @@
 // The reference evaluator on NumPy arrays.
-#include "ir/evaluate.hpp"
-
 #include <pybind11/stl.h>
 
+#include "ir/evaluate.hpp"
 #include "python/bindings.hpp"
 #include "python/borrow.hpp"
 #include "python/tensor_kinds.hpp"
@@ -24,7 +23,8 @@ py::object to_numpy(const Tensor& t) {
 
 std::vector<py::object> evaluate_on_arrays(const Graph& graph, const std::vector<py::object>& arrays) {
   if (arrays.size() != graph.inputs().size()) {
-    throw CompileError("the graph takes " + std::to_string(graph.inputs().size()) + " inputs, not " + std::to_string(arrays.size()));
+    throw CompileError("the graph takes " + std::to_string(graph.inputs().size()) + " inputs, not " +
+                       std::to_string(arrays.size()));
   }
   std::vector<std::unique_ptr<BorrowedTensor>> borrowed;
   std::vector<Tensor> inputs;
@@ -49,8 +49,9 @@ std::vector<py::object> evaluate_on_arrays(const Graph& graph, const std::vector
 
 void bind_reference(py::module_& m) {
   py::object graph = m.attr("Graph");
-  graph.attr("evaluate") = py::cpp_function(evaluate_on_arrays, py::name("evaluate"), py::is_method(graph), py::arg("inputs"),
-                                            py::doc("Outputs by the reference evaluator, as NumPy arrays."));
+  graph.attr("evaluate") =
+      py::cpp_function(evaluate_on_arrays, py::name("evaluate"), py::is_method(graph), py::arg("inputs"),
+                       py::doc("Outputs by the reference evaluator, as NumPy arrays."));
 }
 
 }  // namespace cuvil::python

@@ -31,8 +31,8 @@ const Numpy& numpy() {
 
 // The function by which the framework of `like` takes a NumPy array over: its package's from_dlpack.
 py::object taker_of(PyObject* like) {
-  auto package_name = py::str(py::handle(reinterpret_cast<PyObject*>(Py_TYPE(like))).attr("__module__"))
-                          .cast<std::string>();
+  auto package_name =
+      py::str(py::handle(reinterpret_cast<PyObject*>(Py_TYPE(like))).attr("__module__")).cast<std::string>();
   package_name = package_name.substr(0, package_name.find('.'));
   if (package_name == "jaxlib") package_name = "jax";
   py::object modules = py::module_::import("sys").attr("modules");

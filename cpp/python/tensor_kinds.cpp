@@ -13,10 +13,12 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {DType::f32, kDLFloat, 32, "float32"},   {DType::f64, kDLFloat, 64, "float64"}, {DType::f16, kDLFloat, 16, "float16"},
-    {DType::bf16, kDLBfloat, 16, "uint16"},  {DType::i8, kDLInt, 8, "int8"},        {DType::i16, kDLInt, 16, "int16"},
-    {DType::i32, kDLInt, 32, "int32"},       {DType::i64, kDLInt, 64, "int64"},     {DType::u8, kDLUInt, 8, "uint8"},
-    {DType::u16, kDLUInt, 16, "uint16"},     {DType::u32, kDLUInt, 32, "uint32"},   {DType::u64, kDLUInt, 64, "uint64"},
+    {DType::f32, kDLFloat, 32, "float32"}, {DType::f64, kDLFloat, 64, "float64"},
+    {DType::f16, kDLFloat, 16, "float16"}, {DType::bf16, kDLBfloat, 16, "uint16"},
+    {DType::i8, kDLInt, 8, "int8"},        {DType::i16, kDLInt, 16, "int16"},
+    {DType::i32, kDLInt, 32, "int32"},     {DType::i64, kDLInt, 64, "int64"},
+    {DType::u8, kDLUInt, 8, "uint8"},      {DType::u16, kDLUInt, 16, "uint16"},
+    {DType::u32, kDLUInt, 32, "uint32"},   {DType::u64, kDLUInt, 64, "uint64"},
     {DType::boolean, kDLBool, 8, "bool"},
 };
 
@@ -41,7 +43,9 @@ std::optional<DType> dtype_from_dlpack(DLDataType t) {
   return find(t.code, t.bits);
 }
 
-DLDataType dtype_to_dlpack(DType t) { return {row(t).code, row(t).bits, 1}; }
+DLDataType dtype_to_dlpack(DType t) {
+  return {row(t).code, row(t).bits, 1};
+}
 
 std::string dlpack_name(DLDataType t) {
   if (auto known = dtype_from_dlpack(t)) return std::string(name_of(*known));
@@ -96,7 +100,9 @@ std::optional<DType> dtype_from_format(const char* format, Py_ssize_t item_size)
   }
 }
 
-const char* numpy_name(DType t) { return row(t).numpy; }
+const char* numpy_name(DType t) {
+  return row(t).numpy;
+}
 
 std::optional<DType> dtype_from_any_name(std::string_view name) {
   if (name == "bfloat16") return DType::bf16;

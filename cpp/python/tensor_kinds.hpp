@@ -1,5 +1,5 @@
-// The kinds of Python objects that hold tensors, and their element types in the three vocabularies: Cuvil's, DLPack's and
-// the buffer protocol's.
+// The kinds of Python objects that hold tensors, and their element types in the three vocabularies: Cuvil's, DLPack's
+// and the buffer protocol's.
 #pragma once
 
 #include <pybind11/pybind11.h>

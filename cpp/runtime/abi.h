@@ -12,15 +12,16 @@ extern "C" {
 #define CUVIL_ABI_VERSION 1
 
 /* Runs iterations [begin, end) of a kernel. `args` is the kernel's own block of pointers and sizes. */
-typedef void (*cuvil_kernel_fn)(const void *args, int64_t begin, int64_t end);
+typedef void (*cuvil_kernel_fn)(const void* args, int64_t begin, int64_t end);
 
 typedef struct cuvil_services {
   uint32_t version; /* CUVIL_ABI_VERSION */
   uint32_t measure; /* 0: kernels too small to share may be called directly, without parallel_for */
-  void *context;
-  /* Covers [0, count) with calls of `kernel` on disjoint ranges whose bounds are multiples of `chunk` (but for the last), on
-   * any number of threads, and returns when all are done. `index` is the kernel's number in the model's kernel table. */
-  void (*parallel_for)(void *context, int32_t index, cuvil_kernel_fn kernel, const void *args, int64_t count,
+  void* context;
+  /* Covers [0, count) with calls of `kernel` on disjoint ranges whose bounds are multiples of `chunk` (but for the
+   * last), on any number of threads, and returns when all are done. `index` is the kernel's number in the model's
+   * kernel table. */
+  void (*parallel_for)(void* context, int32_t index, cuvil_kernel_fn kernel, const void* args, int64_t count,
                        int64_t chunk);
 } cuvil_services;
 
@@ -34,13 +35,13 @@ enum {
 
 /* From the inputs' shapes: the values of the model's symbols, the outputs' shapes and the bytes of arena a run needs.
  * The caller provides symbols[symbol_count] and output_shapes[i][rank of output i]. */
-typedef int32_t (*cuvil_plan_fn)(const int64_t *const *input_shapes, int64_t *symbols, int64_t *const *output_shapes,
-                                 int64_t *arena_bytes, int64_t *detail);
+typedef int32_t (*cuvil_plan_fn)(const int64_t* const* input_shapes, int64_t* symbols, int64_t* const* output_shapes,
+                                 int64_t* arena_bytes, int64_t* detail);
 
 /* One run. Inputs and outputs are dense and row-major, aligned to their element size; `arena` and `weights` are aligned
  * to 64 bytes. Outputs do not overlap inputs. */
-typedef int32_t (*cuvil_run_fn)(const cuvil_services *services, const void *const *inputs, void *const *outputs,
-                                const void *weights, void *arena, const int64_t *symbols, int64_t *detail);
+typedef int32_t (*cuvil_run_fn)(const cuvil_services* services, const void* const* inputs, void* const* outputs,
+                                const void* weights, void* arena, const int64_t* symbols, int64_t* detail);
 
 #ifdef __cplusplus
 }

@@ -70,8 +70,8 @@ int quota_below(const char* root, const char* group, int (*quota)(const char*)) 
   return smallest_quota(folder, strlen(root), quota);
 }
 
-// /proc/self/cgroup has one line per hierarchy: "0::/path" (v2) or "4:cpu,cpuacct:/path" (v1). Inside a container the path
-// may be the host's and not exist below the mount; the mount's root then still has the container's own limit.
+// /proc/self/cgroup has one line per hierarchy: "0::/path" (v2) or "4:cpu,cpuacct:/path" (v1). Inside a container the
+// path may be the host's and not exist below the mount; the mount's root then still has the container's own limit.
 int cgroup_processors() {
   char text[4096];
   if (!read_file("/proc/self/cgroup", text, sizeof text)) return kUnlimited;

@@ -90,8 +90,8 @@ int64_t ArenaCache::idle_bytes() {
   return sum;
 }
 
-int32_t run(cuvil_run_fn entry, ArenaCache& arenas, int64_t arena_bytes, const void* const* inputs, void* const* outputs,
-            const void* weights, const int64_t* symbols, int64_t* detail, KernelLog* log) {
+int32_t run(cuvil_run_fn entry, ArenaCache& arenas, int64_t arena_bytes, const void* const* inputs,
+            void* const* outputs, const void* weights, const int64_t* symbols, int64_t* detail, KernelLog* log) {
   const ArenaCache::Arena arena = arenas.take(arena_bytes);
   if (arena_bytes > 0 && !arena.data) {
     detail[0] = arena_bytes;

@@ -50,7 +50,7 @@ struct KernelLog {
 };
 
 /// Runs the model with an arena from `arenas`. `log` may be null. Returns CUVIL_OK or an error with its `detail`.
-int32_t run(cuvil_run_fn entry, ArenaCache& arenas, int64_t arena_bytes, const void* const* inputs, void* const* outputs,
-            const void* weights, const int64_t* symbols, int64_t* detail, KernelLog* log);
+int32_t run(cuvil_run_fn entry, ArenaCache& arenas, int64_t arena_bytes, const void* const* inputs,
+            void* const* outputs, const void* weights, const int64_t* symbols, int64_t* detail, KernelLog* log);
 
 }  // namespace cuvil::runtime

@@ -20,8 +20,8 @@ constexpr int64_t kSpinNs = 20000;
 constexpr int64_t kBlocksPerPart = 4;
 constexpr size_t kCacheLine = 64;
 
-// The blocks of one participant. Upper half: the job's generation; lower half: blocks not yet taken. A thread that comes
-// late, with the generation of a job that is over, takes nothing.
+// The blocks of one participant. Upper half: the job's generation; lower half: blocks not yet taken. A thread that
+// comes late, with the generation of a job that is over, takes nothing.
 struct alignas(kCacheLine) Part {
   std::atomic<uint64_t> open{0};
 };
@@ -30,8 +30,8 @@ constexpr uint64_t open_blocks(uint32_t generation, int64_t count) {
   return static_cast<uint64_t>(generation) << 32 | static_cast<uint64_t>(count);
 }
 
-// A job is read without a lock: a thread that then succeeds in taking a block of its generation has read it whole, since
-// it is not overwritten before all its blocks are finished.
+// A job is read without a lock: a thread that then succeeds in taking a block of its generation has read it whole,
+// since it is not overwritten before all its blocks are finished.
 struct Job {
   std::atomic<cuvil_kernel_fn> kernel{nullptr};
   std::atomic<const void*> args{nullptr};
@@ -58,9 +58,13 @@ struct Pool {
   void work(int self);
 };
 
-int64_t part_begin(int64_t chunks, int64_t parts, int64_t part) { return chunks * part / parts; }
+int64_t part_begin(int64_t chunks, int64_t parts, int64_t part) {
+  return chunks * part / parts;
+}
 
-int64_t blocks_of(int64_t chunks_of_part) { return chunks_of_part < kBlocksPerPart ? chunks_of_part : kBlocksPerPart; }
+int64_t blocks_of(int64_t chunks_of_part) {
+  return chunks_of_part < kBlocksPerPart ? chunks_of_part : kBlocksPerPart;
+}
 
 // Own blocks first: the same share of every kernel stays in the same core's cache. Then those of threads that are late.
 void Pool::take_part(int self, uint32_t now) {
@@ -102,8 +106,8 @@ void Pool::run(cuvil_kernel_fn kernel, const void* args, int64_t count, int64_t 
   job.parts.store(participants, release);
   uint32_t total = 0;
   for (int p = 0; p < participants; ++p) {
-    total += static_cast<uint32_t>(
-        blocks_of(part_begin(chunks, participants, p + 1) - part_begin(chunks, participants, p)));
+    total +=
+        static_cast<uint32_t>(blocks_of(part_begin(chunks, participants, p + 1) - part_begin(chunks, participants, p)));
   }
   unfinished.store(total, release);
   for (int p = 0; p < participants; ++p) {
@@ -161,7 +165,9 @@ void lock_pool() {
   while (g_busy.exchange(true, std::memory_order_acquire)) sched_yield();
 }
 
-void unlock_pool() { g_busy.store(false, std::memory_order_release); }
+void unlock_pool() {
+  g_busy.store(false, std::memory_order_release);
+}
 
 // Workers do not survive fork(): the child forgets its copy of the pool, whatever state it was in, and starts its own.
 void forget_pool() {

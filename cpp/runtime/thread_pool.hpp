@@ -7,7 +7,8 @@
 
 namespace cuvil::runtime {
 
-/// Processors this process may use: the smaller of its affinity mask and its cgroup's CPU quota (rounded up), at least 1.
+/// Processors this process may use: the smaller of its affinity mask and its cgroup's CPU quota (rounded up), at
+/// least 1.
 int available_processors();
 
 /// Threads that take part in a run, the calling one included: the smallest of available_processors(), the environment's
@@ -18,8 +19,8 @@ int num_threads();
 /// that exist; new ones start when next needed, never with one thread.
 void set_num_threads(int count, bool oversubscribe = false);
 
-/// Covers [0, count) with calls of `kernel` on disjoint ranges whose bounds are multiples of `chunk` (but for the last).
-/// If another caller has the pool, or there is one chunk only, all of it runs on the calling thread.
+/// Covers [0, count) with calls of `kernel` on disjoint ranges whose bounds are multiples of `chunk` (but for the
+/// last). If another caller has the pool, or there is one chunk only, all of it runs on the calling thread.
 void parallel_for(cuvil_kernel_fn kernel, const void* args, int64_t count, int64_t chunk);
 
 }  // namespace cuvil::runtime

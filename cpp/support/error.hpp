@@ -23,9 +23,9 @@ class InternalError : public std::logic_error {
 }  // namespace cuvil
 
 /// Checks an invariant of the compiler itself; throws InternalError with the place when it does not hold.
-#define CUVIL_CHECK(condition, message)                             \
-  do {                                                              \
-    if (!(condition)) [[unlikely]] {                                \
-      ::cuvil::internal_error(__FILE__, __LINE__, (message));       \
-    }                                                               \
+#define CUVIL_CHECK(condition, message)                       \
+  do {                                                        \
+    if (!(condition)) [[unlikely]] {                          \
+      ::cuvil::internal_error(__FILE__, __LINE__, (message)); \
+    }                                                         \
   } while (false)

@@ -13,7 +13,9 @@
 namespace cuvil {
 
 MappedFile map_file(const std::string& path) {
-  auto fail = [&](const char* what) { throw CompileError("cannot " + std::string(what) + " '" + path + "': " + std::strerror(errno)); };
+  auto fail = [&](const char* what) {
+    throw CompileError("cannot " + std::string(what) + " '" + path + "': " + std::strerror(errno));
+  };
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail("open");
   struct stat info;

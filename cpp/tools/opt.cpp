@@ -36,17 +36,18 @@ std::vector<std::string> split(const std::string& text) {
 
 void print_help(std::ostream& out) {
   out << "usage: cuvil-opt [options] [FILE]     (- or nothing reads standard input)\n\n"
-               "  --pass=A,B           run these passes in order\n"
-               "  --pipeline           run the compiler's own sequence of passes\n"
-               "  --print-after=PASS   with --pipeline: print the graph after each run of PASS\n"
-               "  --emit=WHAT          print graph (default), kernels, llvm or asm\n"
-               "  --target=NAME        target of kernels, llvm and asm (default: this machine)\n"
-               "  --channel-block=N    channels per block of assign-layouts (default 16)\n"
-               "  --onnx               FILE is an ONNX model\n"
-               "  --evaluate           print the outputs of a graph without inputs, by the reference evaluator\n"
-               "  --sources            print where each node comes from\n"
-               "  --list-ops           print the tables of operators and scalar functions\n\npasses:\n";
-  for (const Pass& pass : all_passes()) out << "  " << std::left << std::setw(20) << pass.name << " " << pass.summary << "\n";
+         "  --pass=A,B           run these passes in order\n"
+         "  --pipeline           run the compiler's own sequence of passes\n"
+         "  --print-after=PASS   with --pipeline: print the graph after each run of PASS\n"
+         "  --emit=WHAT          print graph (default), kernels, llvm or asm\n"
+         "  --target=NAME        target of kernels, llvm and asm (default: this machine)\n"
+         "  --channel-block=N    channels per block of assign-layouts (default 16)\n"
+         "  --onnx               FILE is an ONNX model\n"
+         "  --evaluate           print the outputs of a graph without inputs, by the reference evaluator\n"
+         "  --sources            print where each node comes from\n"
+         "  --list-ops           print the tables of operators and scalar functions\n\npasses:\n";
+  for (const Pass& pass : all_passes())
+    out << "  " << std::left << std::setw(20) << pass.name << " " << pass.summary << "\n";
 }
 
 void print_ops(std::ostream& out) {
@@ -73,19 +74,32 @@ Options parse(const std::vector<std::string>& arguments) {
       std::string prefix = std::string(name) + "=";
       return arg.rfind(prefix, 0) == 0 ? arg.c_str() + prefix.size() : nullptr;
     };
-    if (const char* v = value("--pass")) o.passes = split(v);
-    else if (const char* v = value("--print-after")) o.print_after = v;
-    else if (const char* v = value("--emit")) o.emit = v;
-    else if (const char* v = value("--target")) o.target = v;
-    else if (const char* v = value("--channel-block")) o.transform.channel_block = std::atoi(v);
-    else if (arg == "--pipeline") o.pipeline = true;
-    else if (arg == "--onnx") o.onnx = true;
-    else if (arg == "--evaluate") o.evaluate = true;
-    else if (arg == "--sources") o.sources = true;
-    else if (arg == "--help") o.help = true;
-    else if (arg == "--list-ops") o.list_ops = true;
-    else if (arg.rfind("--", 0) == 0) throw CompileError("unknown option '" + arg + "' (see --help)");
-    else o.file = arg;
+    if (const char* v = value("--pass"))
+      o.passes = split(v);
+    else if (const char* v = value("--print-after"))
+      o.print_after = v;
+    else if (const char* v = value("--emit"))
+      o.emit = v;
+    else if (const char* v = value("--target"))
+      o.target = v;
+    else if (const char* v = value("--channel-block"))
+      o.transform.channel_block = std::atoi(v);
+    else if (arg == "--pipeline")
+      o.pipeline = true;
+    else if (arg == "--onnx")
+      o.onnx = true;
+    else if (arg == "--evaluate")
+      o.evaluate = true;
+    else if (arg == "--sources")
+      o.sources = true;
+    else if (arg == "--help")
+      o.help = true;
+    else if (arg == "--list-ops")
+      o.list_ops = true;
+    else if (arg.rfind("--", 0) == 0)
+      throw CompileError("unknown option '" + arg + "' (see --help)");
+    else
+      o.file = arg;
   }
   return o;
 }

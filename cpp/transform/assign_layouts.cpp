@@ -4,9 +4,9 @@
 // multiple of B. Lanes beyond c hold values that nobody may depend on: a blocked value is only ever used element by
 // element, or through its logical view, which cuts them off.
 //
-// The pass walks the graph once. A convolution with constant weights gets a blocked result; ops that work element by element
-// or along spatial axes stay blocked when their operands are. Every other use reads the logical view, which consists of
-// index-like ops only, so nothing is converted until something needs to be stored.
+// The pass walks the graph once. A convolution with constant weights gets a blocked result; ops that work element by
+// element or along spatial axes stay blocked when their operands are. Every other use reads the logical view, which
+// consists of index-like ops only, so nothing is converted until something needs to be stored.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -74,7 +74,6 @@ class LayoutAssigner {
     return b_.slice_axis(v, 1, 0, logical[1]);
   }
 
-
   // The blocked form of the node's result, or null if the node stays as it is.
   Value* convert(const Node& node) {
     switch (node.op) {
@@ -134,7 +133,8 @@ class LayoutAssigner {
     return unblock(block(x), x->type.shape);
   }
 
-  // An operand of a pointwise op in blocked form: blocked already, the same for all channels, or a vector over channels.
+  // An operand of a pointwise op in blocked form: blocked already, the same for all channels, or a vector over
+  // channels.
   Value* blocked_operand(Value* v, const Shape& shape) {
     if (Value* blocked = find(v)) return v->type.shape[1] == shape[1] ? blocked : nullptr;
     if (v->type.num_elements() == Dim(1)) return b_.reshape(v, {});
@@ -222,7 +222,8 @@ class LayoutAssigner {
     if (!x) return nullptr;
     std::vector<Dim> starts = node.dims("starts"), limits = node.dims("limits");
     std::vector<int64_t> steps = node.ints("steps");
-    if (!starts[1].is_constant() || !limits[1].is_constant() || steps[1] != 1 || starts[1].value() % block_ != 0) return nullptr;
+    if (!starts[1].is_constant() || !limits[1].is_constant() || steps[1] != 1 || starts[1].value() % block_ != 0)
+      return nullptr;
     starts[1] = starts[1].value() / block_;
     limits[1] = ceil_div(limits[1], block_);
     starts.push_back(0);

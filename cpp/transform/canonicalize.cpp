@@ -106,7 +106,8 @@ Value* simplify(Builder& b, const Node& node) {
       return nullptr;
     case Op::Slice: {
       bool whole = x->type.shape == node.type().shape;
-      for (size_t i = 0; whole && i < x->type.shape.size(); ++i) whole = node.dims("starts")[i] == Dim(0) && node.ints("steps")[i] == 1;
+      for (size_t i = 0; whole && i < x->type.shape.size(); ++i)
+        whole = node.dims("starts")[i] == Dim(0) && node.ints("steps")[i] == 1;
       return whole ? x : nullptr;
     }
     case Op::Pad:

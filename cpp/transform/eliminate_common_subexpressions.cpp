@@ -8,7 +8,9 @@ namespace cuvil {
 
 namespace {
 
-void append(std::string& key, const void* data, size_t bytes) { key.append(static_cast<const char*>(data), bytes); }
+void append(std::string& key, const void* data, size_t bytes) {
+  key.append(static_cast<const char*>(data), bytes);
+}
 
 template <typename T>
 void append(std::string& key, const T& v) {
@@ -34,14 +36,19 @@ std::string key_of(const Node& node) {
     std::visit(
         [&](const auto& v) {
           using T = std::decay_t<decltype(v)>;
-          if constexpr (std::is_same_v<T, std::string>) key += v;
+          if constexpr (std::is_same_v<T, std::string>)
+            key += v;
           else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
             append(key, v.size());
             append(key, v.data(), v.size() * sizeof(int64_t));
-          } else if constexpr (std::is_same_v<T, std::vector<Dim>>) key += shape_str(v);
-          else if constexpr (std::is_same_v<T, Dim>) key += v.str();
-          else if constexpr (std::is_same_v<T, Tensor>) append_tensor(key, v);
-          else append(key, v);
+          } else if constexpr (std::is_same_v<T, std::vector<Dim>>)
+            key += shape_str(v);
+          else if constexpr (std::is_same_v<T, Dim>)
+            key += v.str();
+          else if constexpr (std::is_same_v<T, Tensor>)
+            append_tensor(key, v);
+          else
+            append(key, v);
         },
         attribute);
   }

@@ -2,6 +2,8 @@
 
 namespace cuvil {
 
-void eliminate_dead_code(Graph& graph, const TransformOptions&) { graph.erase_dead_nodes(); }
+void eliminate_dead_code(Graph& graph, const TransformOptions&) {
+  graph.erase_dead_nodes();
+}
 
 }  // namespace cuvil

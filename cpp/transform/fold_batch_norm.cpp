@@ -1,6 +1,6 @@
-// (conv(x, W) [+ c]) · s → conv(x, W·s) [+ c·s], for constants W, c and a factor s per output channel. The factor then costs
-// nothing at run time. Products are rounded at compile time instead of run time, which changes results by rounding only;
-// so factors and weights that are not finite are left alone.
+// (conv(x, W) [+ c]) · s → conv(x, W·s) [+ c·s], for constants W, c and a factor s per output channel. The factor then
+// costs nothing at run time. Products are rounded at compile time instead of run time, which changes results by
+// rounding only; so factors and weights that are not finite are left alone.
 #include <cmath>
 #include <optional>
 
@@ -19,7 +19,9 @@ bool finite(const Tensor& t) {
   return true;
 }
 
-size_t channel_axis(const Node& anchor) { return anchor.op == Op::Conv ? 1 : anchor.type().shape.size() - 1; }
+size_t channel_axis(const Node& anchor) {
+  return anchor.op == Op::Conv ? 1 : anchor.type().shape.size() - 1;
+}
 
 // The factor as one value per output channel of the anchor, if it is constant along everything else.
 std::optional<Tensor> per_channel(const Value* factor, const Node& anchor) {

@@ -53,6 +53,8 @@ class Folder {
 
 }  // namespace
 
-void fold_constants(Graph& graph, const TransformOptions&) { Folder(graph).run(); }
+void fold_constants(Graph& graph, const TransformOptions&) {
+  Folder(graph).run();
+}
 
 }  // namespace cuvil

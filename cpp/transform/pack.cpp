@@ -23,9 +23,13 @@ int64_t panel_columns(int64_t columns, int64_t lanes, bool one_row) {
 
 namespace {
 
-int64_t round_up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+int64_t round_up_to(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
-Shape constants(const std::vector<int64_t>& v) { return Shape(v.begin(), v.end()); }
+Shape constants(const std::vector<int64_t>& v) {
+  return Shape(v.begin(), v.end());
+}
 
 }  // namespace
 

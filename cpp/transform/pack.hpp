@@ -1,5 +1,5 @@
-// Packed forms of constant weights: a constant in the order in which kernels read it, behind index-like ops that give back
-// the logical tensor. Lowering turns those ops into index expressions.
+// Packed forms of constant weights: a constant in the order in which kernels read it, behind index-like ops that give
+// back the logical tensor. Lowering turns those ops into index expressions.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace cuvil {
 /// left to undo.
 Tensor pack_constant(const Tensor& tensor, const std::function<Value*(Builder&, Value*)>& build);
 
-/// Columns of a packed panel for `columns` outputs with `lanes` per vector: two vectors, fewer when there are not as many
-/// columns, four when there is only one row to share them.
+/// Columns of a packed panel for `columns` outputs with `lanes` per vector: two vectors, fewer when there are not as
+/// many columns, four when there is only one row to share them.
 int64_t panel_columns(int64_t columns, int64_t lanes, bool one_row);
 
 /// [k, n] as panels [n/nr][k][nr], zero-padded.

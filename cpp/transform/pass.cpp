@@ -27,14 +27,26 @@ const Pass* find_pass(std::string_view name) {
 void run_pipeline(Graph& graph, const TransformOptions& options, const PassObserver& observer) {
   // Constants are folded before layouts: the packed form of a weight must not be unpacked again.
   static constexpr std::string_view order[] = {
-      "dce", "canonicalize", "fold-constants", "cse", "fold-batch-norm", "fold-constants", "canonicalize",
-      "cse", "dce", "assign-layouts", "pack-weights", "canonicalize", "dce",
+      "dce",
+      "canonicalize",
+      "fold-constants",
+      "cse",
+      "fold-batch-norm",
+      "fold-constants",
+      "canonicalize",
+      "cse",
+      "dce",
+      "assign-layouts",
+      "pack-weights",
+      "canonicalize",
+      "dce",
   };
   for (std::string_view name : order) {
     const Pass* pass = find_pass(name);
     auto start = std::chrono::steady_clock::now();
     pass->run(graph, options);
-    if (observer) observer(*pass, graph, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    if (observer)
+      observer(*pass, graph, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
 }
 

@@ -33,7 +33,7 @@ def to_array(value):
 
 
 def with_constants(case):
-    """The model with its small integer inputs as constants: where shapes and axes are inputs, Cuvil needs to know them."""
+    """The model with its small integer inputs as constants: Cuvil needs to know shapes and axes."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     fixed = set()

@@ -12,18 +12,19 @@ torch = pytest.importorskip("torch")
 
 @pytest.fixture(scope="module")
 def fast():
-    function = cuvil.compile(lambda x, i: (x.sum(0), x[i]), input_spec=[("x", ("n", 4), "float32"), ("i", torch.zeros(2).long())])
+    spec = [("x", ("n", 4), "float32"), ("i", torch.zeros(2).long())]
+    function = cuvil.compile(lambda x, i: (x.sum(0), x[i]), input_spec=spec)
     yield function
     x = torch.randn(3, 4)
     assert torch.equal(function(x, torch.tensor([2, 0]))[1], x[[2, 0]])
 
 
-X, I = torch.randn(3, 4), torch.tensor([0, 1])
+X, INDEX = torch.randn(3, 4), torch.tensor([0, 1])
 
 
 def test_wrong_dtype(fast) -> None:
     with pytest.raises(cuvil.InputError, match="input 'x': expected dtype f32, got f64"):
-        fast(X.double(), I)
+        fast(X.double(), INDEX)
 
 
 def test_wrong_size() -> None:
@@ -35,21 +36,27 @@ def test_wrong_size() -> None:
 
 def test_wrong_rank(fast) -> None:
     with pytest.raises(cuvil.InputError, match="rank"):
-        fast(torch.randn(3, 4, 1), I)
+        fast(torch.randn(3, 4, 1), INDEX)
 
 
 def test_too_few_and_too_many(fast) -> None:
     with pytest.raises((cuvil.InputError, TypeError)):
         fast(X)
     with pytest.raises((cuvil.InputError, TypeError)):
-        fast(X, I, I)
+        fast(X, INDEX, INDEX)
 
 
 def test_not_a_tensor(fast) -> None:
     with pytest.raises((cuvil.InputError, TypeError)):
-        fast("x", I)
+        fast("x", INDEX)
     with pytest.raises((cuvil.InputError, TypeError)):
-        fast(None, I)
+        fast(None, INDEX)
+
+
+def test_not_in_host_memory(fast) -> None:
+    with pytest.raises(cuvil.InputError, match="meta") as caught:
+        fast(X.to("meta"), INDEX)
+    assert "\n" not in str(caught.value)  # PyTorch's own stack trace is left out
 
 
 def test_index_outside_its_axis(fast) -> None:
@@ -60,23 +67,23 @@ def test_index_outside_its_axis(fast) -> None:
 
 def test_unknown_name(fast) -> None:
     with pytest.raises(cuvil.InputError, match="no input 'z'"):
-        fast(X, z=I)
+        fast(X, z=INDEX)
     with pytest.raises(cuvil.InputError, match="missing input 'i'"):
         fast(x=X)
     with pytest.raises(cuvil.InputError, match="given twice"):
-        fast(X, I, x=X)
+        fast(X, INDEX, x=X)
 
 
 def test_numpy_arguments_that_need_a_copy(fast) -> None:
     x = np.asfortranarray(X.numpy())
-    total, rows = fast(x, I.numpy())
+    total, rows = fast(x, INDEX.numpy())
     np.testing.assert_allclose(total, X.numpy().sum(0), rtol=1e-6)
     np.testing.assert_array_equal(rows, X.numpy()[[0, 1]])
     big_endian = X.numpy().astype(">f4")
     with pytest.raises((cuvil.InputError, TypeError)):
-        fast(big_endian, I)
+        fast(big_endian, INDEX)
 
 
 def test_runs(fast) -> None:
     with pytest.raises(ValueError, match="positive"):
-        fast.profile(X, I, runs=0)
+        fast.profile(X, INDEX, runs=0)

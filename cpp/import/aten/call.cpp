@@ -8,7 +8,8 @@
 namespace cuvil::aten {
 
 void Call::fail(const std::string& why) const {
-  throw CompileError("node '" + node_.name + "' (" + node_.target + (node_.source.empty() ? "" : ", " + node_.source) + "): " + why);
+  throw CompileError("node '" + node_.name + "' (" + node_.target + (node_.source.empty() ? "" : ", " + node_.source) +
+                     "): " + why);
 }
 
 const Argument* Call::argument(size_t position, const char* name) const {
@@ -47,7 +48,9 @@ std::vector<Value*> Call::tensors(size_t position) const {
   return list;
 }
 
-Value* Call::list_tensor(size_t position, size_t item) const { return value_of(argument(position)->list.at(item)); }
+Value* Call::list_tensor(size_t position, size_t item) const {
+  return value_of(argument(position)->list.at(item));
+}
 
 bool Call::is_tensor(size_t position) const {
   const Argument* a = argument(position);
@@ -171,13 +174,16 @@ Value* Call::operand(size_t position, DType dtype, const char* name) const {
   if (a->kind == Argument::Kind::Node) return b.cast(value_of(*a), dtype);
   if (a->kind == Argument::Kind::Float) return b.scalar(dtype, a->real);
   Dim d = size_of_argument(*a);
-  if (d.is_constant()) return is_float(dtype) ? b.scalar(dtype, static_cast<double>(d.value())) : b.scalar_int(dtype, d.value());
+  if (d.is_constant())
+    return is_float(dtype) ? b.scalar(dtype, static_cast<double>(d.value())) : b.scalar_int(dtype, d.value());
   return b.cast(b.dim_value(d), dtype);
 }
 
 namespace {
 
-int category(DType t) { return is_float(t) ? 2 : t == DType::boolean ? 0 : 1; }
+int category(DType t) {
+  return is_float(t) ? 2 : t == DType::boolean ? 0 : 1;
+}
 
 }  // namespace
 

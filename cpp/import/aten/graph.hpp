@@ -16,7 +16,7 @@ struct Argument {
   bool boolean = false;
   int64_t integer = 0;
   double real = 0;
-  std::string text;            // String, DType ("float32"), Size (an expression over symbols), Node (its name)
+  std::string text;  // String, DType ("float32"), Size (an expression over symbols), Node (its name)
   std::vector<Argument> list;
 };
 

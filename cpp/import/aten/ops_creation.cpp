@@ -5,12 +5,22 @@ namespace cuvil::aten {
 
 namespace {
 
-void filled(Call& c, Value* value) { c.set(c.b.broadcast(c.b.cast(value, c.result_dtype()), c.result_shape())); }
+void filled(Call& c, Value* value) {
+  c.set(c.b.broadcast(c.b.cast(value, c.result_dtype()), c.result_shape()));
+}
 
-void full(Call& c) { filled(c, c.operand(1, c.result_dtype(), "fill_value")); }
-void zeros(Call& c) { c.set(c.b.full(c.result_shape(), c.result_dtype(), 0)); }
-void ones(Call& c) { c.set(c.b.full(c.result_shape(), c.result_dtype(), 1)); }
-void scalar_tensor(Call& c) { c.set(c.operand(0, c.result_dtype())); }
+void full(Call& c) {
+  filled(c, c.operand(1, c.result_dtype(), "fill_value"));
+}
+void zeros(Call& c) {
+  c.set(c.b.full(c.result_shape(), c.result_dtype(), 0));
+}
+void ones(Call& c) {
+  c.set(c.b.full(c.result_shape(), c.result_dtype(), 1));
+}
+void scalar_tensor(Call& c) {
+  c.set(c.operand(0, c.result_dtype()));
+}
 
 // start + i · step; integers exactly, floats as PyTorch computes them.
 void arange_from(Call& c, const Argument* start, const Argument* step) {
@@ -24,16 +34,24 @@ void arange_from(Call& c, const Argument* start, const Argument* step) {
   if (start) r = c.b.add(r, value(0));
   c.set(c.b.cast(r, t));
 }
-void arange(Call& c) { arange_from(c, nullptr, nullptr); }
-void arange_start(Call& c) { arange_from(c, c.argument(0), nullptr); }
-void arange_start_step(Call& c) { arange_from(c, c.argument(0), c.argument(2)); }
+void arange(Call& c) {
+  arange_from(c, nullptr, nullptr);
+}
+void arange_start(Call& c) {
+  arange_from(c, c.argument(0), nullptr);
+}
+void arange_start_step(Call& c) {
+  arange_from(c, c.argument(0), c.argument(2));
+}
 
 void eye(Call& c) {
   Shape shape = c.result_shape();
   c.set(c.b.cast(c.b.binary(Fn::Eq, c.b.iota(shape, 0, DType::i64), c.b.iota(shape, 1, DType::i64)), c.result_dtype()));
 }
 
-void fill(Call& c) { filled(c, c.operand(1, c.result_dtype(), "value")); }
+void fill(Call& c) {
+  filled(c, c.operand(1, c.result_dtype(), "value"));
+}
 
 }  // namespace
 

@@ -28,8 +28,8 @@ void convolution(Call& c) {
   size_t spatial = w->type.shape.size() - 2;
   bool unbatched = x->type.shape.size() == spatial + 1;
   if (unbatched) x = c.b.unsqueeze(x, {0});
-  Value* y = c.b.conv(x, w, c.ints(3, "stride", spatial), both_sides(c.ints(4, "padding", spatial)), c.ints(5, "dilation", spatial),
-                      c.integer(8, "groups", 1));
+  Value* y = c.b.conv(x, w, c.ints(3, "stride", spatial), both_sides(c.ints(4, "padding", spatial)),
+                      c.ints(5, "dilation", spatial), c.integer(8, "groups", 1));
   if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, per_channel(c, bias, spatial + 2));
   c.set(unbatched ? c.b.squeeze(y, {0}) : y);
 }
@@ -62,7 +62,9 @@ Value* product(Call& c, Value* a, Value* b) {
   return y;
 }
 
-void matmul(Call& c) { c.set(product(c, c.tensor(0), c.tensor(1))); }
+void matmul(Call& c) {
+  c.set(product(c, c.tensor(0), c.tensor(1)));
+}
 
 void linear(Call& c) {
   Value* y = product(c, c.tensor(0), transpose_last(c, c.tensor(1)));
@@ -97,8 +99,8 @@ Value* widened(Call& c, Value* v) {
 void layer_norm(Call& c) {
   Value* x = c.tensor(0);
   auto axis = static_cast<int>(x->type.shape.size() - c.sizes(1).size());
-  c.set(c.b.layer_norm(widened(c, x), axis, widened(c, c.optional_tensor(2, "weight")), widened(c, c.optional_tensor(3, "bias")),
-                       c.real(4, "eps", 1e-5)));
+  c.set(c.b.layer_norm(widened(c, x), axis, widened(c, c.optional_tensor(2, "weight")),
+                       widened(c, c.optional_tensor(3, "bias")), c.real(4, "eps", 1e-5)));
   c.skip();
   c.skip();
 }
@@ -108,7 +110,8 @@ void rms_norm(Call& c) {
   size_t count = c.sizes(1).size(), rank = x->type.shape.size();
   std::vector<int64_t> axes(count);
   std::iota(axes.begin(), axes.end(), static_cast<int64_t>(rank - count));
-  double epsilon = c.real(3, "eps", c.tensor(0)->type.dtype == DType::f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
+  double epsilon =
+      c.real(3, "eps", c.tensor(0)->type.dtype == DType::f64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
   Value* y = c.b.mul(x, c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, c.b.mean(c.b.mul(x, x), axes, true), epsilon)));
   if (Value* scale = c.optional_tensor(2, "weight")) y = c.b.mul(y, widened(c, scale));
   c.set(y);
@@ -116,8 +119,8 @@ void rms_norm(Call& c) {
 
 // input, weight, bias, running_mean, running_var, momentum, eps → (output, …)
 void batch_norm_inference(Call& c) {
-  c.set(c.b.batch_norm(c.tensor(0), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"), c.tensor(3, "running_mean"),
-                       c.tensor(4, "running_var"), c.real(6, "eps", 1e-5)));
+  c.set(c.b.batch_norm(c.tensor(0), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"),
+                       c.tensor(3, "running_mean"), c.tensor(4, "running_var"), c.real(6, "eps", 1e-5)));
   c.skip();
   c.skip();
 }
@@ -139,13 +142,14 @@ void batch_norm_of_batch(Call& c) {
 
 // input, weight, bias, N, C, HxW, groups, eps → (output, mean, rstd)
 void native_group_norm(Call& c) {
-  c.set(c.b.group_norm(c.tensor(0), c.integer(6, "group"), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"), c.real(7, "eps")));
+  c.set(c.b.group_norm(c.tensor(0), c.integer(6, "group"), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"),
+                       c.real(7, "eps")));
   c.skip();
   c.skip();
 }
 void group_norm(Call& c) {
-  c.set(c.b.group_norm(c.tensor(0), c.integer(1, "num_groups"), c.optional_tensor(2, "weight"), c.optional_tensor(3, "bias"),
-                       c.real(4, "eps", 1e-5)));
+  c.set(c.b.group_norm(c.tensor(0), c.integer(1, "num_groups"), c.optional_tensor(2, "weight"),
+                       c.optional_tensor(3, "bias"), c.real(4, "eps", 1e-5)));
 }
 
 struct Pool {
@@ -170,8 +174,8 @@ template <int spatial>
 void max_pool(Call& c) {
   Pool p = pool_of(c, spatial);
   std::vector<int64_t> pads = or_default(c.ints(3, "padding", spatial), spatial, 0);
-  Value* y = c.b.max_pool(p.x, p.window, p.strides, both_sides(pads), or_default(c.ints(4, "dilation", spatial), spatial, 1),
-                          c.boolean(5, "ceil_mode"));
+  Value* y = c.b.max_pool(p.x, p.window, p.strides, both_sides(pads),
+                          or_default(c.ints(4, "dilation", spatial), spatial, 1), c.boolean(5, "ceil_mode"));
   c.set(p.unbatched ? c.b.squeeze(y, {0}) : y);
   c.skip();
 }
@@ -180,8 +184,8 @@ template <int spatial>
 void avg_pool(Call& c) {
   Pool p = pool_of(c, spatial);
   std::vector<int64_t> pads = or_default(c.ints(3, "padding", spatial), spatial, 0);
-  Value* y = c.b.avg_pool(p.x, p.window, p.strides, both_sides(pads), c.boolean(4, "ceil_mode"), c.boolean(5, "count_include_pad", true),
-                          c.integer(6, "divisor_override", 0));
+  Value* y = c.b.avg_pool(p.x, p.window, p.strides, both_sides(pads), c.boolean(4, "ceil_mode"),
+                          c.boolean(5, "count_include_pad", true), c.integer(6, "divisor_override", 0));
   c.set(p.unbatched ? c.b.squeeze(y, {0}) : y);
 }
 

@@ -96,23 +96,38 @@ void clamp(Call& c) {
   c.set(x);
 }
 
-void clamp_min(Call& c) { c.set(c.b.binary(Fn::Max, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype()))); }
-void clamp_max(Call& c) { c.set(c.b.binary(Fn::Min, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype()))); }
+void clamp_min(Call& c) {
+  c.set(c.b.binary(Fn::Max, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype())));
+}
+void clamp_max(Call& c) {
+  c.set(c.b.binary(Fn::Min, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype())));
+}
 
-void hardtanh(Call& c) { c.set(c.b.clamp(c.tensor(0), c.real(1, "min_val", -1), c.real(2, "max_val", 1))); }
+void hardtanh(Call& c) {
+  c.set(c.b.clamp(c.tensor(0), c.real(1, "min_val", -1), c.real(2, "max_val", 1)));
+}
 void relu(Call& c) {
   Value* x = c.tensor(0);
-  c.set(c.b.binary(Fn::Max, x, is_float(x->type.dtype) ? c.b.scalar(x->type.dtype, 0) : c.b.scalar_int(x->type.dtype, 0)));
+  c.set(c.b.binary(Fn::Max, x,
+                   is_float(x->type.dtype) ? c.b.scalar(x->type.dtype, 0) : c.b.scalar_int(x->type.dtype, 0)));
 }
-void relu6(Call& c) { c.set(c.b.clamp(c.tensor(0), 0, 6)); }
-void gelu(Call& c) { c.set(c.b.gelu(c.tensor(0), c.text(1, "approximate", "none") == "tanh")); }
-void silu(Call& c) { c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Sigmoid, c.tensor(0)))); }
+void relu6(Call& c) {
+  c.set(c.b.clamp(c.tensor(0), 0, 6));
+}
+void gelu(Call& c) {
+  c.set(c.b.gelu(c.tensor(0), c.text(1, "approximate", "none") == "tanh"));
+}
+void silu(Call& c) {
+  c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Sigmoid, c.tensor(0))));
+}
 
 Value* softplus_of(Call& c, Value* x) {
   // max(x, 0) + log1p(exp(-|x|))
   return c.b.add(c.b.relu(x), c.b.unary(Fn::Log1p, c.b.unary(Fn::Exp, c.b.unary(Fn::Neg, c.b.unary(Fn::Abs, x)))));
 }
-void mish(Call& c) { c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Tanh, softplus_of(c, c.tensor(0))))); }
+void mish(Call& c) {
+  c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Tanh, softplus_of(c, c.tensor(0)))));
+}
 void softplus(Call& c) {
   double beta = c.real(1, "beta", 1), threshold = c.real(2, "threshold", 20);
   Value* x = c.tensor(0);
@@ -120,7 +135,9 @@ void softplus(Call& c) {
   Value* y = c.b.binary(Fn::Div, softplus_of(c, scaled), beta);
   c.set(c.b.select(c.b.binary(Fn::Gt, scaled, threshold), x, y));
 }
-void hardsigmoid(Call& c) { c.set(c.b.binary(Fn::Div, c.b.clamp(c.b.binary(Fn::Add, c.tensor(0), 3), 0, 6), 6)); }
+void hardsigmoid(Call& c) {
+  c.set(c.b.binary(Fn::Div, c.b.clamp(c.b.binary(Fn::Add, c.tensor(0), 3), 0, 6), 6));
+}
 void hardswish(Call& c) {
   Value* x = c.tensor(0);
   c.set(c.b.binary(Fn::Div, c.b.mul(x, c.b.clamp(c.b.binary(Fn::Add, x, 3), 0, 6)), 6));
@@ -135,19 +152,31 @@ void elu(Call& c) {
   Value* negative = c.b.binary(Fn::Mul, c.b.unary(Fn::Expm1, c.b.binary(Fn::Mul, x, input_scale)), alpha * scale);
   c.set(c.b.select(c.b.binary(Fn::Gt, x, 0.0), c.b.binary(Fn::Mul, x, scale), negative));
 }
-void square(Call& c) { c.set(c.b.mul(c.tensor(0), c.tensor(0))); }
-void exp2(Call& c) { c.set(c.b.binary(Fn::Pow, c.b.scalar(c.result_dtype(), 2), c.operand(0, c.result_dtype()))); }
+void square(Call& c) {
+  c.set(c.b.mul(c.tensor(0), c.tensor(0)));
+}
+void exp2(Call& c) {
+  c.set(c.b.binary(Fn::Pow, c.b.scalar(c.result_dtype(), 2), c.operand(0, c.result_dtype())));
+}
 void log_base(Call& c, double base) {
   c.set(c.b.binary(Fn::Mul, c.b.unary(Fn::Log, c.operand(0, c.result_dtype())), 1 / std::log(base)));
 }
-void log2(Call& c) { log_base(c, 2); }
-void log10(Call& c) { log_base(c, 10); }
+void log2(Call& c) {
+  log_base(c, 2);
+}
+void log10(Call& c) {
+  log_base(c, 10);
+}
 void tangent(Call& c) {
   Value* x = c.operand(0, c.result_dtype());
   c.set(c.b.div(c.b.unary(Fn::Sin, x), c.b.unary(Fn::Cos, x)));
 }
-void cast(Call& c) { c.set(c.b.cast(c.tensor(0), c.result_dtype())); }
-void same(Call& c) { c.set(c.tensor(0)); }
+void cast(Call& c) {
+  c.set(c.b.cast(c.tensor(0), c.result_dtype()));
+}
+void same(Call& c) {
+  c.set(c.tensor(0));
+}
 void addcmul(Call& c) {
   DType t = c.result_dtype();
   Value* p = c.b.mul(c.operand(1, t), c.operand(2, t));
@@ -191,13 +220,19 @@ void absolute(Call& c) {
   Value* x = c.tensor(0);
   c.set(x->type.dtype == DType::boolean ? x : c.b.unary(Fn::Abs, x));
 }
-void bitwise_not(Call& c) { c.set(c.b.unary(Fn::Not, c.tensor(0))); }
+void bitwise_not(Call& c) {
+  c.set(c.b.unary(Fn::Not, c.tensor(0)));
+}
 template <Fn fn>
 void bitwise(Call& c) {
   c.set(c.b.binary(fn, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype())));
 }
-void remainder(Call& c) { c.set(c.b.binary(Fn::Mod, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype()))); }
-void fmod(Call& c) { c.set(c.b.binary(Fn::Rem, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype()))); }
+void remainder(Call& c) {
+  c.set(c.b.binary(Fn::Mod, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype())));
+}
+void fmod(Call& c) {
+  c.set(c.b.binary(Fn::Rem, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype())));
+}
 
 }  // namespace
 

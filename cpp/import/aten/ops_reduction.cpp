@@ -113,7 +113,9 @@ Moments moments(Call& c, Value* x, std::vector<int64_t> axes, double correction,
   Value* variance = c.b.div(c.b.reduce(ReduceFn::Sum, c.b.mul(d, d), axes, keep), degrees);
   return {keep ? mean : c.b.squeeze(mean, axes), variance};
 }
-double correction_of(Call& c) { return c.real(2, "correction", 1); }
+double correction_of(Call& c) {
+  return c.real(2, "correction", 1);
+}
 void var(Call& c) {
   Value* x = c.tensor(0);
   c.set(moments(c, x, axes_of(c, 1, x), correction_of(c), c.boolean(3, "keepdim")).variance);
@@ -150,12 +152,14 @@ void scan(Call& c) {
     c.set(x);
     return;
   }
-  c.set(c.b.node(Op::Scan, {x}, {{"fn", fn}, {"axis", int64_t{c.axis(1, "dim", x)}}, {"exclusive", false}, {"reverse", false}}));
+  c.set(c.b.node(Op::Scan, {x},
+                 {{"fn", fn}, {"axis", int64_t{c.axis(1, "dim", x)}}, {"exclusive", false}, {"reverse", false}}));
 }
 template <bool logarithm>
 void softmax(Call& c) {
   Value* x = c.operand(0, c.result_dtype());
-  c.set(x->type.rank() == 0 ? scalar_like(c, x->type.dtype, logarithm ? 0 : 1) : c.b.softmax(x, c.axis(1, "dim", x), logarithm));
+  c.set(x->type.rank() == 0 ? scalar_like(c, x->type.dtype, logarithm ? 0 : 1)
+                            : c.b.softmax(x, c.axis(1, "dim", x), logarithm));
 }
 void logsumexp(Call& c) {
   Value* x = c.operand(0, c.result_dtype());

@@ -10,15 +10,20 @@ namespace cuvil::aten {
 namespace {
 
 // PyTorch knows the result's shape, -1 and all.
-void reshape(Call& c) { c.set(c.b.reshape(c.tensor(0), c.result_shape())); }
+void reshape(Call& c) {
+  c.set(c.b.reshape(c.tensor(0), c.result_shape()));
+}
 
-void permute(Call& c) { c.set(c.b.transpose(c.tensor(0), c.ints(1, "dims"))); }
+void permute(Call& c) {
+  c.set(c.b.transpose(c.tensor(0), c.ints(1, "dims")));
+}
 
 void swap_axes(Call& c) {
   Value* x = c.tensor(0);
   std::vector<int64_t> perm(x->type.shape.size());
   std::iota(perm.begin(), perm.end(), 0);
-  if (!perm.empty()) std::swap(perm[static_cast<size_t>(c.axis(1, "dim0", x))], perm[static_cast<size_t>(c.axis(2, "dim1", x))]);
+  if (!perm.empty())
+    std::swap(perm[static_cast<size_t>(c.axis(1, "dim0", x))], perm[static_cast<size_t>(c.axis(2, "dim1", x))]);
   c.set(c.b.transpose(x, perm));
 }
 
@@ -27,7 +32,9 @@ void matrix_transpose(Call& c) {
   c.set(x->type.rank() < 2 ? x : c.b.transpose(x, {1, 0}));
 }
 
-void expand(Call& c) { c.set(c.b.broadcast(c.tensor(0), c.result_shape())); }
+void expand(Call& c) {
+  c.set(c.b.broadcast(c.tensor(0), c.result_shape()));
+}
 
 // Bound of a slice: negative ones count from the end, then both are clamped to the axis.
 Dim clamp_bound(const Dim& bound, const Dim& size) {
@@ -184,7 +191,9 @@ void gather(Call& c) {
   c.set(c.b.node(Op::GatherElements, {x, index}, {{"axis", int64_t{c.axis(1, "dim", x)}}}));
 }
 
-void embedding(Call& c) { c.set(c.b.gather(c.tensor(0), c.tensor(1), 0)); }
+void embedding(Call& c) {
+  c.set(c.b.gather(c.tensor(0), c.tensor(1), 0));
+}
 
 // x[i0, i1, …] with integer tensors, of which the leading ones may be absent; they broadcast together.
 void index(Call& c) {
@@ -277,10 +286,16 @@ void diagonal_mask(Call& c, bool upper) {
   DType t = x->type.dtype;
   c.set(c.b.select(keep, x, is_float(t) ? c.b.scalar(t, 0) : c.b.scalar_int(t, 0)));
 }
-void tril(Call& c) { diagonal_mask(c, false); }
-void triu(Call& c) { diagonal_mask(c, true); }
+void tril(Call& c) {
+  diagonal_mask(c, false);
+}
+void triu(Call& c) {
+  diagonal_mask(c, true);
+}
 
-void copy(Call& c) { c.set(c.b.broadcast(c.operand(1, c.result_dtype()), c.result_shape())); }
+void copy(Call& c) {
+  c.set(c.b.broadcast(c.operand(1, c.result_dtype()), c.result_shape()));
+}
 
 }  // namespace
 

@@ -8,11 +8,14 @@
 namespace cuvil::onnx {
 
 std::string Call::describe() const {
-  std::string name(node_.name.empty() ? (node_.outputs.empty() ? std::string_view("?") : node_.outputs[0]) : node_.name);
+  std::string name(node_.name.empty() ? (node_.outputs.empty() ? std::string_view("?") : node_.outputs[0])
+                                      : node_.name);
   return name + " (" + std::string(node_.op_type) + ")";
 }
 
-void Call::fail(const std::string& why) const { throw CompileError("node '" + describe() + "': " + why); }
+void Call::fail(const std::string& why) const {
+  throw CompileError("node '" + describe() + "': " + why);
+}
 
 Value* Call::input(size_t i) const {
   Value* v = optional_input(i);
@@ -54,7 +57,8 @@ Tensor Call::tensor(std::string_view name) const {
 }
 
 int64_t Call::wrap_axis(int64_t axis, int64_t rank) const {
-  if (axis < -rank || axis >= rank) fail("axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(rank));
+  if (axis < -rank || axis >= rank)
+    fail("axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(rank));
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -74,7 +78,8 @@ std::optional<std::vector<Dim>> Call::sizes_of(const Value* v) const {
 
 std::vector<Dim> Call::sizes(size_t i) const {
   auto sizes = sizes_of(input(i));
-  if (!sizes) fail("input " + std::to_string(i) + " must be known at compile time, up to the sizes of the model's inputs");
+  if (!sizes)
+    fail("input " + std::to_string(i) + " must be known at compile time, up to the sizes of the model's inputs");
   return *sizes;
 }
 
@@ -114,7 +119,8 @@ Value* Call::from_sizes(std::vector<Dim> sizes, bool scalar) {
 
 // The node has been lowered to values already; where its elements are sizes, a simpler value takes the result's place.
 void propagate_sizes(Call& c) {
-  if (c.results.size() != 1 || !c.results[0] || !is_integer(c.results[0]->type.dtype) || c.results[0]->type.rank() > 1) return;
+  if (c.results.size() != 1 || !c.results[0] || !is_integer(c.results[0]->type.dtype) || c.results[0]->type.rank() > 1)
+    return;
   const std::string op(c.node().op_type);
   if (constant_of(c.results[0])) return;
   std::vector<std::vector<Dim>> in;
@@ -154,8 +160,10 @@ void propagate_sizes(Call& c) {
     }
     elementwise([](const Dim& x, const Dim& y) { return floor_mod(x, y); });
   } else if ((op == "Min" || op == "Max") && in.size() == 2) {
-    if (op == "Min") elementwise([](const Dim& x, const Dim& y) { return minimum(x, y); });
-    else elementwise([](const Dim& x, const Dim& y) { return maximum(x, y); });
+    if (op == "Min")
+      elementwise([](const Dim& x, const Dim& y) { return minimum(x, y); });
+    else
+      elementwise([](const Dim& x, const Dim& y) { return maximum(x, y); });
   } else if (op == "Gather" && in.size() == 2) {
     for (const Dim& at : in[1]) {
       if (!at.is_constant()) return;
@@ -167,7 +175,8 @@ void propagate_sizes(Call& c) {
     int64_t n = static_cast<int64_t>(in[0].size()), step = in.size() > 4 ? in[4].at(0).value() : 1;
     if (in[1].size() != 1 || !in[1][0].is_constant() || !in[2][0].is_constant() || step < 1) return;
     auto clamp = [&](int64_t v) { return std::clamp<int64_t>(v < 0 ? v + n : v, 0, n); };
-    for (int64_t i = clamp(in[1][0].value()); i < clamp(in[2][0].value()); i += step) out.push_back(in[0][static_cast<size_t>(i)]);
+    for (int64_t i = clamp(in[1][0].value()); i < clamp(in[2][0].value()); i += step)
+      out.push_back(in[0][static_cast<size_t>(i)]);
   } else {
     return;
   }

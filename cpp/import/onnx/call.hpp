@@ -16,7 +16,8 @@ using KnownSizes = std::map<const Value*, std::vector<Dim>>;
 
 class Call {
  public:
-  Call(Builder& builder, const NodeProto& node, std::vector<Value*> inputs, int64_t opset, const Source& source, KnownSizes& known)
+  Call(Builder& builder, const NodeProto& node, std::vector<Value*> inputs, int64_t opset, const Source& source,
+       KnownSizes& known)
       : b(builder), node_(node), inputs_(std::move(inputs)), opset_(opset), source_(source), known_(known) {}
 
   Builder& b;

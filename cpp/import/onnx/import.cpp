@@ -84,9 +84,11 @@ class Importer {
     auto wanted = options_.input_shapes.find(name);
     if (wanted != options_.input_shapes.end()) {
       if (input.has_shape && wanted->second.size() != input.dims.size()) {
-        throw CompileError(where + ": input_spec has rank " + std::to_string(wanted->second.size()) + ", the model " + std::to_string(input.dims.size()));
+        throw CompileError(where + ": input_spec has rank " + std::to_string(wanted->second.size()) + ", the model " +
+                           std::to_string(input.dims.size()));
       }
-      for (size_t i = 0; i < wanted->second.size(); ++i) type.shape.push_back(size_from_text(wanted->second[i], name, i));
+      for (size_t i = 0; i < wanted->second.size(); ++i)
+        type.shape.push_back(size_from_text(wanted->second[i], name, i));
     } else {
       if (!input.has_shape) throw CompileError(where + " has no shape in the file; give one in input_spec");
       for (size_t i = 0; i < input.dims.size(); ++i) {
@@ -118,14 +120,17 @@ class Importer {
     if (auto missing = not_computed_.find(name); missing != not_computed_.end()) {
       throw CompileError("node '" + missing->second + "': its output '" + std::string(name) + "' is not supported yet");
     }
-    if (it == values_.end() || !it->second) throw CompileError("malformed ONNX file: '" + std::string(name) + "' is used by " + user + " before anything defines it");
+    if (it == values_.end() || !it->second)
+      throw CompileError("malformed ONNX file: '" + std::string(name) + "' is used by " + user +
+                         " before anything defines it");
     return it->second;
   }
 
   void add_node(const NodeProto& node, int64_t opset) {
     std::vector<Value*> inputs;
     std::string label(node.name.empty() ? node.op_type : node.name);
-    for (std::string_view name : node.inputs) inputs.push_back(name.empty() ? nullptr : find(name, "node '" + label + "'"));
+    for (std::string_view name : node.inputs)
+      inputs.push_back(name.empty() ? nullptr : find(name, "node '" + label + "'"));
     Call call(b_, node, std::move(inputs), opset, source_, known_sizes_);
     b_.set_source(call.describe());
     try {
@@ -139,7 +144,8 @@ class Importer {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i].empty()) continue;
       Value* v = i < call.results.size() ? call.results[i] : nullptr;
-      if (values_.count(node.outputs[i])) throw CompileError("malformed ONNX file: '" + std::string(node.outputs[i]) + "' is defined twice");
+      if (values_.count(node.outputs[i]))
+        throw CompileError("malformed ONNX file: '" + std::string(node.outputs[i]) + "' is defined twice");
       // A missing value is only an error when somebody uses it.
       if (v) {
         values_[std::string(node.outputs[i])] = v;

@@ -13,7 +13,8 @@
 namespace cuvil::onnx {
 
 struct ImportOptions {
-  /// Sizes to use for inputs instead of those in the file, by input name. A number, a name, or "" for a size of its own.
+  /// Sizes to use for inputs instead of those in the file, by input name. A number, a name, or "" for a size of its
+  /// own.
   std::map<std::string, std::vector<std::string>> input_shapes;
 };
 

@@ -8,11 +8,13 @@ namespace cuvil::onnx {
 
 namespace {
 
-std::vector<int64_t> or_ones(std::vector<int64_t> v, size_t n) { return v.empty() ? std::vector<int64_t>(n, 1) : v; }
+std::vector<int64_t> or_ones(std::vector<int64_t> v, size_t n) {
+  return v.empty() ? std::vector<int64_t>(n, 1) : v;
+}
 
 // {low…, high…} from pads or auto_pad.
-std::vector<int64_t> pads_of(Call& c, const Value* x, const std::vector<int64_t>& window, const std::vector<int64_t>& strides,
-                             const std::vector<int64_t>& dilations) {
+std::vector<int64_t> pads_of(Call& c, const Value* x, const std::vector<int64_t>& window,
+                             const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations) {
   size_t spatial = window.size();
   std::string mode = c.text("auto_pad", "NOTSET");
   std::vector<int64_t> pads = c.ints("pads");
@@ -50,10 +52,13 @@ Value* per_channel(Call& c, Value* v, const Value* x) {
 void conv(Call& c) {
   Value* x = c.input(0);
   Value* w = c.input(1);
-  if (x->type.rank() < 3 || w->type.rank() != x->type.rank()) c.fail("input and weight must have one rank of 3 or more");
+  if (x->type.rank() < 3 || w->type.rank() != x->type.rank())
+    c.fail("input and weight must have one rank of 3 or more");
   size_t spatial = x->type.shape.size() - 2;
-  std::vector<int64_t> window, strides = or_ones(c.ints("strides"), spatial), dilations = or_ones(c.ints("dilations"), spatial);
-  if (strides.size() != spatial || dilations.size() != spatial) c.fail("strides and dilations must have one entry per spatial axis");
+  std::vector<int64_t> window, strides = or_ones(c.ints("strides"), spatial),
+                               dilations = or_ones(c.ints("dilations"), spatial);
+  if (strides.size() != spatial || dilations.size() != spatial)
+    c.fail("strides and dilations must have one entry per spatial axis");
   for (size_t i = 0; i < spatial; ++i) {
     if (!w->type.shape[i + 2].is_constant()) c.fail("the kernel's size must be constant");
     window.push_back(w->type.shape[i + 2].value());
@@ -138,7 +143,8 @@ void rms_normalization(Call& c) {
   Value* wide = size_of(t) == 2 ? c.b.cast(x, DType::f32) : x;
   std::vector<int64_t> axes;
   for (int64_t i = c.axis("axis", -1, x); i < x->type.rank(); ++i) axes.push_back(i);
-  Value* factor = c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, c.b.mean(c.b.mul(wide, wide), axes, true), c.real("epsilon", 1e-5)));
+  Value* factor =
+      c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, c.b.mean(c.b.mul(wide, wide), axes, true), c.real("epsilon", 1e-5)));
   c.set(c.b.mul(c.b.cast(c.b.mul(wide, factor), t), c.input(1)));
 }
 
@@ -171,7 +177,8 @@ void pool(Call& c) {
   std::vector<int64_t> window = c.ints("kernel_shape");
   size_t spatial = window.size();
   if (x->type.shape.size() != spatial + 2) c.fail("kernel_shape must have one entry per spatial axis");
-  if (!average && c.node().outputs.size() > 1 && !c.node().outputs[1].empty()) c.fail("the indices of max pooling are not supported yet");
+  if (!average && c.node().outputs.size() > 1 && !c.node().outputs[1].empty())
+    c.fail("the indices of max pooling are not supported yet");
   std::vector<int64_t> strides = or_ones(c.ints("strides"), spatial), dilations = or_ones(c.ints("dilations"), spatial);
   std::vector<int64_t> pads = pads_of(c, x, window, strides, dilations);
   bool ceil_mode = c.integer("ceil_mode", 0);
@@ -190,8 +197,12 @@ std::vector<int64_t> spatial_axes(const Value* x) {
   for (int64_t i = 2; i < x->type.rank(); ++i) axes.push_back(i);
   return axes;
 }
-void global_average_pool(Call& c) { c.set(c.b.mean(c.input(0), spatial_axes(c.input(0)), true)); }
-void global_max_pool(Call& c) { c.set(c.b.reduce(ReduceFn::Max, c.input(0), spatial_axes(c.input(0)), true)); }
+void global_average_pool(Call& c) {
+  c.set(c.b.mean(c.input(0), spatial_axes(c.input(0)), true));
+}
+void global_max_pool(Call& c) {
+  c.set(c.b.reduce(ReduceFn::Max, c.input(0), spatial_axes(c.input(0)), true));
+}
 
 }  // namespace
 

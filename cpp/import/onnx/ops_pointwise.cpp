@@ -21,7 +21,8 @@ void binary(Call& c) {
   // Before opset 7, "axis" placed the second operand against the first.
   if (const AttributeProto* axis = c.attribute("axis"); axis && c.opset() < 7 && c.integer("broadcast", 0)) {
     std::vector<int64_t> trailing;
-    for (int64_t i = c.wrap_axis(axis->i, x->type.rank()) + y->type.rank(); i < x->type.rank(); ++i) trailing.push_back(-1 - static_cast<int64_t>(trailing.size()));
+    for (int64_t i = c.wrap_axis(axis->i, x->type.rank()) + y->type.rank(); i < x->type.rank(); ++i)
+      trailing.push_back(-1 - static_cast<int64_t>(trailing.size()));
     if (!trailing.empty()) y = c.b.unsqueeze(y, trailing);
   }
   c.set(c.b.binary(fn, x, y));
@@ -54,11 +55,17 @@ void power(Call& c) {
   }
 }
 
-void modulo(Call& c) { c.set(c.b.binary(c.integer("fmod", 0) ? Fn::Rem : Fn::Mod, c.input(0), c.input(1))); }
+void modulo(Call& c) {
+  c.set(c.b.binary(c.integer("fmod", 0) ? Fn::Rem : Fn::Mod, c.input(0), c.input(1)));
+}
 
-void where(Call& c) { c.set(c.b.select(c.input(0), c.input(1), c.input(2))); }
+void where(Call& c) {
+  c.set(c.b.select(c.input(0), c.input(1), c.input(2)));
+}
 
-void identity(Call& c) { c.set(c.input(0)); }
+void identity(Call& c) {
+  c.set(c.input(0));
+}
 
 void dropout(Call& c) {
   if (c.optional_input(2)) {
@@ -69,10 +76,16 @@ void dropout(Call& c) {
   if (c.node().outputs.size() > 1) c.set(c.b.full(c.input(0)->type.shape, DType::boolean, 1));
 }
 
-void cast(Call& c) { c.set(c.b.cast(c.input(0), dtype_of(c.integer("to", 1), c.describe()))); }
-void cast_like(Call& c) { c.set(c.b.cast(c.input(0), c.input(1)->type.dtype)); }
+void cast(Call& c) {
+  c.set(c.b.cast(c.input(0), dtype_of(c.integer("to", 1), c.describe())));
+}
+void cast_like(Call& c) {
+  c.set(c.b.cast(c.input(0), c.input(1)->type.dtype));
+}
 
-void relu(Call& c) { c.set(c.b.binary(Fn::Max, c.input(0), c.zero(c.input(0)->type.dtype))); }
+void relu(Call& c) {
+  c.set(c.b.binary(Fn::Max, c.input(0), c.zero(c.input(0)->type.dtype)));
+}
 
 void clip(Call& c) {
   Value* x = c.input(0);
@@ -84,7 +97,9 @@ void clip(Call& c) {
   c.set(x);
 }
 
-Value* positive(Call& c, Value* x) { return c.b.binary(Fn::Gt, x, 0.0); }
+Value* positive(Call& c, Value* x) {
+  return c.b.binary(Fn::Gt, x, 0.0);
+}
 
 void leaky_relu(Call& c) {
   Value* x = c.input(0);
@@ -126,19 +141,27 @@ void hard_swish(Call& c) {
 Value* softplus_of(Call& c, Value* x) {
   return c.b.add(c.b.relu(x), c.b.unary(Fn::Log1p, c.b.unary(Fn::Exp, c.b.unary(Fn::Neg, c.b.unary(Fn::Abs, x)))));
 }
-void softplus(Call& c) { c.set(softplus_of(c, c.input(0))); }
+void softplus(Call& c) {
+  c.set(softplus_of(c, c.input(0)));
+}
 void softsign(Call& c) {
   Value* x = c.input(0);
   c.set(c.b.div(x, c.b.binary(Fn::Add, c.b.unary(Fn::Abs, x), 1)));
 }
-void mish(Call& c) { c.set(c.b.mul(c.input(0), c.b.unary(Fn::Tanh, softplus_of(c, c.input(0))))); }
+void mish(Call& c) {
+  c.set(c.b.mul(c.input(0), c.b.unary(Fn::Tanh, softplus_of(c, c.input(0)))));
+}
 void swish(Call& c) {
   Value* x = c.input(0);
   c.set(c.b.mul(x, c.b.unary(Fn::Sigmoid, c.b.binary(Fn::Mul, x, c.real("alpha", 1)))));
 }
-void gelu(Call& c) { c.set(c.b.gelu(c.input(0), c.text("approximate", "none") == "tanh")); }
+void gelu(Call& c) {
+  c.set(c.b.gelu(c.input(0), c.text("approximate", "none") == "tanh"));
+}
 
-void sine_over_cosine(Call& c) { c.set(c.b.div(c.b.unary(Fn::Sin, c.input(0)), c.b.unary(Fn::Cos, c.input(0)))); }
+void sine_over_cosine(Call& c) {
+  c.set(c.b.div(c.b.unary(Fn::Sin, c.input(0)), c.b.unary(Fn::Cos, c.input(0))));
+}
 void sinh(Call& c) {
   // (expm1(x) + expm1(x) / (expm1(x) + 1)) / 2 keeps small arguments exact.
   Value* e = c.b.unary(Fn::Expm1, c.input(0));
@@ -161,9 +184,13 @@ void is_inf(Call& c) {
   }
 }
 
-void bit_shift(Call& c) { c.set(c.b.binary(c.text("direction", "LEFT") == "LEFT" ? Fn::Shl : Fn::Shr, c.input(0), c.input(1))); }
+void bit_shift(Call& c) {
+  c.set(c.b.binary(c.text("direction", "LEFT") == "LEFT" ? Fn::Shl : Fn::Shr, c.input(0), c.input(1)));
+}
 
-void absolute(Call& c) { unary<Fn::Abs>(c); }
+void absolute(Call& c) {
+  unary<Fn::Abs>(c);
+}
 
 }  // namespace
 

@@ -109,8 +109,10 @@ void softmax(Call& c) {
   Dim rows = 1, columns = 1;
   for (int64_t i = 0; i < x->type.rank(); ++i) {
     const Dim& d = x->type.shape[static_cast<size_t>(i)];
-    if (i < axis) rows = rows * d;
-    else columns = columns * d;
+    if (i < axis)
+      rows = rows * d;
+    else
+      columns = columns * d;
   }
   Shape shape = x->type.shape;
   c.set(c.b.reshape(c.b.softmax(c.b.reshape(x, {rows, columns}), 1, logarithm), shape));
@@ -119,8 +121,11 @@ void softmax(Call& c) {
 void cumulative_sum(Call& c) {
   Value* x = c.input(0);
   int64_t axis = c.wrap_axis(c.constants(1).at(0), x->type.rank());
-  c.set(c.b.node(Op::Scan, {x}, {{"fn", ReduceFn::Sum}, {"axis", axis}, {"exclusive", c.integer("exclusive", 0) != 0},
-                                 {"reverse", c.integer("reverse", 0) != 0}}));
+  c.set(c.b.node(Op::Scan, {x},
+                 {{"fn", ReduceFn::Sum},
+                  {"axis", axis},
+                  {"exclusive", c.integer("exclusive", 0) != 0},
+                  {"reverse", c.integer("reverse", 0) != 0}}));
 }
 
 }  // namespace

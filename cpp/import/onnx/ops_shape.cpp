@@ -55,7 +55,9 @@ void shape(Call& c) {
   c.set(c.from_sizes(part));
 }
 
-void size(Call& c) { c.set(c.from_sizes({c.input(0)->type.num_elements()}, true)); }
+void size(Call& c) {
+  c.set(c.from_sizes({c.input(0)->type.num_elements()}, true));
+}
 
 void reshape(Call& c) {
   Value* x = c.input(0);
@@ -96,7 +98,8 @@ void flatten(Call& c) {
   if (axis < 0) axis += rank;
   if (axis < 0 || axis > rank) c.fail("axis out of range");
   Dim before = 1, after = 1;
-  for (int64_t i = 0; i < rank; ++i) (i < axis ? before : after) = (i < axis ? before : after) * x->type.shape[static_cast<size_t>(i)];
+  for (int64_t i = 0; i < rank; ++i)
+    (i < axis ? before : after) = (i < axis ? before : after) * x->type.shape[static_cast<size_t>(i)];
   c.set(c.b.reshape(x, {before, after}));
 }
 
@@ -110,7 +113,9 @@ void squeeze(Call& c) {
   }
   c.set(c.b.squeeze(x, axes));
 }
-void unsqueeze(Call& c) { c.set(c.b.unsqueeze(c.input(0), axes_of(c, 1))); }
+void unsqueeze(Call& c) {
+  c.set(c.b.unsqueeze(c.input(0), axes_of(c, 1)));
+}
 
 void transpose(Call& c) {
   Value* x = c.input(0);
@@ -202,7 +207,8 @@ void slice(Call& c) {
     std::iota(axes.begin(), axes.end(), 0);
   }
   if (steps.empty()) steps.assign(starts.size(), 1);
-  if (starts.size() != ends.size() || starts.size() != axes.size() || steps.size() != axes.size()) c.fail("starts, ends, axes and steps differ in length");
+  if (starts.size() != ends.size() || starts.size() != axes.size() || steps.size() != axes.size())
+    c.fail("starts, ends, axes and steps differ in length");
   std::vector<Dim> lo(rank, Dim(0)), hi = x->type.shape;
   std::vector<int64_t> by(rank, 1);
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -216,7 +222,8 @@ void slice(Call& c) {
     } else {
       lo[axis] = clamp_bound(starts[i], n, 0, n - 1);
       // The end counts from the end when negative; beyond the first element it means "through 0".
-      bool before_first = ends[i].is_constant() && ends[i].value() < 0 && (!n.is_constant() ? ends[i].value() < -(int64_t{1} << 30) : ends[i].value() < -n.value());
+      bool before_first = ends[i].is_constant() && ends[i].value() < 0 &&
+                          (!n.is_constant() ? ends[i].value() < -(int64_t{1} << 30) : ends[i].value() < -n.value());
       hi[axis] = before_first ? Dim(-1) : minimum(clamp_bound(ends[i], n, -1, n - 1), lo[axis]);
     }
   }
@@ -227,7 +234,9 @@ void slice(Call& c) {
 Value* extend(Call& c, Value* x, int axis, const Dim& low, const Dim& high, const std::string& mode) {
   const Dim n = x->type.shape[static_cast<size_t>(axis)];
   std::vector<Value*> parts;
-  auto run = [&](const Dim& first, const Dim& limit, int64_t step) { return c.b.slice_axis(x, axis, first, limit, step); };
+  auto run = [&](const Dim& first, const Dim& limit, int64_t step) {
+    return c.b.slice_axis(x, axis, first, limit, step);
+  };
   auto edge = [&](const Dim& at, const Dim& times) {
     Value* one = run(at, at + 1, 1);
     Shape shape = one->type.shape;
@@ -235,15 +244,21 @@ Value* extend(Call& c, Value* x, int axis, const Dim& low, const Dim& high, cons
     return c.b.broadcast(one, shape);
   };
   if (low != Dim(0)) {
-    if (mode == "edge") parts.push_back(edge(0, low));
-    else if (mode == "reflect") parts.push_back(run(low, 0, -1));
-    else parts.push_back(run(n - low, n, 1));
+    if (mode == "edge")
+      parts.push_back(edge(0, low));
+    else if (mode == "reflect")
+      parts.push_back(run(low, 0, -1));
+    else
+      parts.push_back(run(n - low, n, 1));
   }
   parts.push_back(x);
   if (high != Dim(0)) {
-    if (mode == "edge") parts.push_back(edge(n - 1, high));
-    else if (mode == "reflect") parts.push_back(run(n - 2, n - 2 - high, -1));
-    else parts.push_back(run(0, high, 1));
+    if (mode == "edge")
+      parts.push_back(edge(n - 1, high));
+    else if (mode == "reflect")
+      parts.push_back(run(n - 2, n - 2 - high, -1));
+    else
+      parts.push_back(run(0, high, 1));
   }
   return c.b.concat(parts, axis);
 }
@@ -290,7 +305,8 @@ void pad(Call& c) {
   }
   if (mode != "edge" && mode != "reflect" && mode != "wrap") c.fail("mode '" + mode + "' is not supported");
   for (size_t axis = 0; axis < rank; ++axis) {
-    if (low[axis] != Dim(0) || high[axis] != Dim(0)) x = extend(c, x, static_cast<int>(axis), low[axis], high[axis], mode);
+    if (low[axis] != Dim(0) || high[axis] != Dim(0))
+      x = extend(c, x, static_cast<int>(axis), low[axis], high[axis], mode);
   }
   c.set(x);
 }

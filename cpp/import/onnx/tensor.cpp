@@ -61,7 +61,8 @@ int64_t number(std::string_view text, const std::string& where) {
 MappedFile open_external(const ExternalData& external, const Source& source, const std::string& where) {
   namespace fs = std::filesystem;
   if (source.folder.empty()) {
-    throw CompileError(where + ": its data is in the file '" + external.location + "', but the model was given as bytes; pass its path");
+    throw CompileError(where + ": its data is in the file '" + external.location +
+                       "', but the model was given as bytes; pass its path");
   }
   fs::path relative(external.location);
   bool leaves = relative.is_absolute();
@@ -167,7 +168,8 @@ NamedTensor read_tensor(std::string_view message, const Source& source) {
   }
   if (has_raw) {
     if (raw.size() != bytes) {
-      throw CompileError(where + ": has " + std::to_string(raw.size()) + " bytes of data where its shape needs " + std::to_string(bytes));
+      throw CompileError(where + ": has " + std::to_string(raw.size()) + " bytes of data where its shape needs " +
+                         std::to_string(bytes));
     }
     bool aligned = reinterpret_cast<uintptr_t>(raw.data()) % size_of(dtype) == 0;
     if (owner && aligned && bytes > 0) {
@@ -180,7 +182,8 @@ NamedTensor read_tensor(std::string_view message, const Source& source) {
   }
   size_t given = dtype == DType::f32 ? floats.size() : dtype == DType::f64 ? doubles.size() : ints.size();
   if (given != static_cast<size_t>(elements)) {
-    throw CompileError(where + ": has " + std::to_string(given) + " elements where its shape needs " + std::to_string(elements));
+    throw CompileError(where + ": has " + std::to_string(given) + " elements where its shape needs " +
+                       std::to_string(elements));
   }
   result.tensor = Tensor(dtype, dims);
   if (dtype == DType::f32) {

@@ -8,7 +8,9 @@ namespace cuvil::onnx {
 
 namespace {
 
-[[noreturn]] void malformed(const char* what) { throw CompileError("malformed ONNX file: " + std::string(what)); }
+[[noreturn]] void malformed(const char* what) {
+  throw CompileError("malformed ONNX file: " + std::string(what));
+}
 
 template <typename T>
 T from_bits(uint64_t bits) {
@@ -124,7 +126,11 @@ void append_fixed(const Field& field, std::vector<T>& out) {
 
 }  // namespace
 
-void append_floats(const Field& field, std::vector<float>& out) { append_fixed<float, Field::Wire::Fixed32>(field, out); }
-void append_doubles(const Field& field, std::vector<double>& out) { append_fixed<double, Field::Wire::Fixed64>(field, out); }
+void append_floats(const Field& field, std::vector<float>& out) {
+  append_fixed<float, Field::Wire::Fixed32>(field, out);
+}
+void append_doubles(const Field& field, std::vector<double>& out) {
+  append_fixed<double, Field::Wire::Fixed64>(field, out);
+}
 
 }  // namespace cuvil::onnx

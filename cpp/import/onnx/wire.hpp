@@ -11,8 +11,8 @@ namespace cuvil::onnx {
 struct Field {
   uint32_t number = 0;
   enum class Wire { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 } wire = Wire::Varint;
-  uint64_t bits = 0;         // Varint, Fixed64, Fixed32
-  std::string_view bytes;    // Bytes
+  uint64_t bits = 0;       // Varint, Fixed64, Fixed32
+  std::string_view bytes;  // Bytes
 
   // Throw CompileError when the field's wire type does not fit.
   int64_t as_int() const;
