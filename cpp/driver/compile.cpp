@@ -67,16 +67,15 @@ void transform(Graph& graph, const TargetDescription& target) {
   });
 }
 
-std::shared_ptr<void> pack_weights(const Program& program) {
-  void* memory =
-      std::aligned_alloc(kAlignment, static_cast<size_t>(std::max<int64_t>(kAlignment, program.weight_bytes)));
-  if (!memory) throw CompileError("not enough memory for the model's weights");
+// All weights in one piece of memory, on huge pages where that pays.
+Tensor pack_weights(const Program& program) {
+  Tensor memory = Tensor::uninitialized(DType::u8, {std::max<int64_t>(kAlignment, program.weight_bytes)});
   for (const Buffer& b : program.buffers) {
     if (b.kind != Buffer::Kind::Constant || b.first_use < 0) continue;
     const Tensor& t = program.constants[static_cast<size_t>(b.index)];
-    if (t.num_bytes()) std::memcpy(static_cast<char*>(memory) + b.offset.value(), t.data(), t.num_bytes());
+    if (t.num_bytes()) std::memcpy(memory.mutable_as<char>() + b.offset.value(), t.data(), t.num_bytes());
   }
-  return {memory, std::free};
+  return memory;
 }
 
 void describe(const Program& program, CompiledModel& model) {
@@ -117,15 +116,15 @@ std::shared_ptr<const CompiledModel> compile(Graph graph, const CompileOptions& 
   debug_dump_code(program, target);
 
   LoadedCode loaded = step("load", 0.9, [&] { return load_objects(code.objects); });
-  auto weights = step("weights", 0.95, [&] { return pack_weights(program); });
+  Tensor weights = step("weights", 0.95, [&] { return pack_weights(program); });
 
   describe(program, *model);
   model->memory.code_bytes = static_cast<int64_t>(loaded.size());
   model->plan = loaded.function<std::remove_pointer_t<cuvil_plan_fn>>(kPlanSymbol);
   model->run = loaded.function<std::remove_pointer_t<cuvil_run_fn>>(kRunSymbol);
   model->code_owner = loaded.owner();
-  model->weights = weights.get();
-  model->weights_owner = weights;
+  model->weights = weights.data();
+  model->weights_owner = weights.owner();
   CUVIL_CHECK(model->plan && model->run, "the object lacks its entry functions");
   if (options.progress) options.progress("done", 1.0);
   return model;

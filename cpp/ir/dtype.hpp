@@ -9,19 +9,26 @@
 namespace cuvil {
 
 // name, C++ storage type, bytes, class: f(loat) i(nt) u(int) b(ool)
-#define CUVIL_DTYPES(X)     \
-  X(f32, float, 4, 'f')     \
-  X(f64, double, 8, 'f')    \
-  X(f16, uint16_t, 2, 'f')  \
-  X(bf16, uint16_t, 2, 'f') \
-  X(i8, int8_t, 1, 'i')     \
-  X(i16, int16_t, 2, 'i')   \
-  X(i32, int32_t, 4, 'i')   \
-  X(i64, int64_t, 8, 'i')   \
-  X(u8, uint8_t, 1, 'u')    \
-  X(u16, uint16_t, 2, 'u')  \
-  X(u32, uint32_t, 4, 'u')  \
-  X(u64, uint64_t, 8, 'u')  \
+#define CUVIL_INTEGER_DTYPES(X) \
+  X(i8, int8_t, 1, 'i')         \
+  X(i16, int16_t, 2, 'i')       \
+  X(i32, int32_t, 4, 'i')       \
+  X(i64, int64_t, 8, 'i')       \
+  X(u8, uint8_t, 1, 'u')        \
+  X(u16, uint16_t, 2, 'u')      \
+  X(u32, uint32_t, 4, 'u')      \
+  X(u64, uint64_t, 8, 'u')
+
+// Those that C++ computes with as they are stored.
+#define CUVIL_ARITHMETIC_DTYPES(X) \
+  X(f32, float, 4, 'f')            \
+  X(f64, double, 8, 'f')           \
+  CUVIL_INTEGER_DTYPES(X)
+
+#define CUVIL_DTYPES(X)      \
+  CUVIL_ARITHMETIC_DTYPES(X) \
+  X(f16, uint16_t, 2, 'f')   \
+  X(bf16, uint16_t, 2, 'f')  \
   X(boolean, uint8_t, 1, 'b')
 
 enum class DType : uint8_t {

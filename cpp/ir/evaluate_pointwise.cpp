@@ -232,12 +232,10 @@ struct Element;
       return c;                      \
     }                                \
   };
-X(f32, float, 4, 'f')
-X(f64, double, 8, 'f') X(i8, int8_t, 1, 'i') X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i') X(i64, int64_t, 8, 'i')
-    X(u8, uint8_t, 1, 'u') X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u')
+CUVIL_ARITHMETIC_DTYPES(X)
 #undef X
-        template <>
-        struct Element<DType::f16> {
+template <>
+struct Element<DType::f16> {
   using Memory = uint16_t;
   using Compute = float;
   static Compute load(Memory m) { return half_to_float(m); }
@@ -257,12 +255,12 @@ void with_numeric(DType t, F f) {
 #define X(name, type, bytes, kind) \
   case DType::name:                \
     return f(Element<DType::name>{});
-  X(f32, , , )
-  X(f64, , , ) X(f16, , , ) X(bf16, , , ) X(i8, , , ) X(i16, , , ) X(i32, , , ) X(i64, , , ) X(u8, , , ) X(u16, , , )
-      X(u32, , , ) X(u64, , , )
+    CUVIL_ARITHMETIC_DTYPES(X)
+    X(f16, uint16_t, 2, 'f')
+    X(bf16, uint16_t, 2, 'f')
 #undef X
-          case DType::boolean:
-    throw InternalError("bool is handled apart");
+    case DType::boolean:
+      throw InternalError("bool is handled apart");
   }
 }
 

@@ -18,7 +18,7 @@ Tensor Tensor::uninitialized(DType dtype, std::vector<int64_t> shape) {
   t.shape_ = std::move(shape);
   size_t bytes = (t.num_bytes() + 127) / 64 * 64;
   // Large tensors lie on huge pages where the system has them: touching memory first is most of a copy's cost.
-  bool large = bytes >= size_t{4} << 20;
+  bool large = bytes >= size_t{1} << 20;
   void* memory =
       std::aligned_alloc(large ? size_t{2} << 20 : 64, large ? (bytes + (size_t{2} << 20) - 1) >> 21 << 21 : bytes);
   if (!memory) throw std::bad_alloc();
@@ -78,10 +78,8 @@ double Tensor::get_double(int64_t i) const {
 #define X(name, type, bytes, kind) \
   case DType::name:                \
     return static_cast<double>(as<type>()[i]);
-      X(f32, float, 4, 'f')
-      X(f64, double, 8, 'f') X(i8, int8_t, 1, 'i') X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i')
-          X(i64, int64_t, 8, 'i') X(u8, uint8_t, 1, 'u') X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u')
-              X(u64, uint64_t, 8, 'u') X(boolean, uint8_t, 1, 'b')
+      CUVIL_ARITHMETIC_DTYPES(X)
+      X(boolean, uint8_t, 1, 'b')
 #undef X
   }
   return 0;
@@ -92,11 +90,10 @@ int64_t Tensor::get_int(int64_t i) const {
 #define X(name, type, bytes, kind) \
   case DType::name:                \
     return static_cast<int64_t>(as<type>()[i]);
-    X(i8, int8_t, 1, 'i')
-    X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i') X(i64, int64_t, 8, 'i') X(u8, uint8_t, 1, 'u')
-        X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u') X(boolean, uint8_t, 1, 'b')
+    CUVIL_INTEGER_DTYPES(X)
+    X(boolean, uint8_t, 1, 'b')
 #undef X
-            default : {
+    default: {
       double v = get_double(i);
       if (std::isnan(v)) return 0;
       if (v >= 9223372036854775807.0) return INT64_MAX;
@@ -138,13 +135,11 @@ void Tensor::set_int(int64_t i, int64_t v) {
   case DType::name:                               \
     mutable_as<type>()[i] = static_cast<type>(v); \
     break;
-  X(i8, int8_t, 1, 'i')
-  X(i16, int16_t, 2, 'i') X(i32, int32_t, 4, 'i') X(i64, int64_t, 8, 'i') X(u8, uint8_t, 1, 'u')
-      X(u16, uint16_t, 2, 'u') X(u32, uint32_t, 4, 'u') X(u64, uint64_t, 8, 'u')
+    CUVIL_INTEGER_DTYPES(X)
 #undef X
-          case DType::boolean:
-    mutable_as<uint8_t>()[i] = v != 0;
-    break;
+    case DType::boolean:
+      mutable_as<uint8_t>()[i] = v != 0;
+      break;
     default:
       set_double(i, static_cast<double>(v));
   }

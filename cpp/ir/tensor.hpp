@@ -25,6 +25,7 @@ class Tensor {
   int64_t num_elements() const;
   size_t num_bytes() const { return static_cast<size_t>(num_elements()) * size_of(dtype_); }
   const void* data() const { return data_; }
+  const std::shared_ptr<const void>& owner() const { return owner_; }
   /// Only for a tensor that owns its memory and that nobody else has seen yet.
   void* mutable_data() { return const_cast<void*>(data_); }
   template <typename T>

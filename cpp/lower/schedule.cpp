@@ -187,6 +187,7 @@ class Scheduler {
     bool folds = std::any_of(kernel_.phases.begin(), kernel_.phases.end(),
                              [](const Phase& p) { return !p.loops.empty() && !p.reductions.empty(); });
     if (choice.outer && folds) {
+      if (kernel_.contraction) stream_columns_operand();
       tile_outputs();
     } else {
       int64_t vectors = (choice.extent + plan_.lanes - 1) / std::max(1, plan_.lanes);
@@ -238,6 +239,66 @@ class Scheduler {
                        [&](const Loop& other) { return other.limit && other.limit->contains(loop.variable); });
   }
 
+  // Which operand of the product holds the columns: the one that changes with the vector loop alone.
+  bool columns_in_second() const {
+    for (const Loop& loop : kernel_.outer) {
+      if (plan_.is_vector(loop)) return use_of(loop).second;
+    }
+    return true;
+  }
+
+  const Expr* load_of(bool second) const {
+    for (const ReductionDef& r : kernel_.reductions) {
+      if (r.value->kind != Expr::Kind::Apply || r.value->args.size() != 2) continue;
+      const Expr* e = r.value->args[second ? 1 : 0].get();
+      while (e->kind == Expr::Kind::Guard || e->kind == Expr::Kind::Cast) e = e->args[0].get();
+      if (e->kind == Expr::Kind::Load) return e;
+    }
+    return nullptr;
+  }
+
+  // The loops of the product in the order in which the columns' operand lies in memory, so that it is read as one
+  // stream.
+  void stream_columns_operand() {
+    const Expr* load = load_of(columns_in_second());
+    if (!load) return;
+    for (Phase& phase : kernel_.phases) {
+      if (phase.reductions.empty()) continue;
+      std::map<std::string, int64_t> strides;
+      for (const Loop& loop : phase.loops) {
+        auto c = load->index.coefficient_of(loop.variable);
+        if (!c || !c->is_constant() || loop.limit) return;
+        strides[loop.variable.symbol_name()] = c->value();
+      }
+      std::stable_sort(phase.loops.begin(), phase.loops.end(), [&](const Loop& a, const Loop& b) {
+        return strides[a.variable.symbol_name()] > strides[b.variable.symbol_name()];
+      });
+    }
+  }
+
+  // Rows whose loop is too short for a tile are walked together with the next loop of rows: p stands for (p / e, p %
+  // e).
+  bool flatten_rows(Loop& rows, int most, bool weights_second) {
+    auto inner = rows.extent.constant();
+    if (!inner || *inner * 3 > most * 2) return false;
+    for (size_t i = 0; i < kernel_.outer.size(); ++i) {
+      Loop& other = kernel_.outer[i];
+      auto extent = other.extent.constant();
+      if (&other == &rows || !extent || *extent < 2 || other.limit || !other.variable.is_symbol()) continue;
+      if (plan_.tile_of(other) || plan_.is_vector(other)) continue;
+      Use use = use_of(other);
+      if (weights_second ? use.second || !use.first : use.first || !use.second) continue;
+      Dim both = Dim::loop_variable(other.variable.symbol_name() + rows.variable.symbol_name(), *extent * *inner);
+      std::map<std::string, Dim> map{{other.variable.symbol_name(), floor_div(both, *inner)},
+                                     {rows.variable.symbol_name(), floor_mod(both, *inner)}};
+      rows = {both, *extent * *inner, {}};
+      kernel_.outer.erase(kernel_.outer.begin() + static_cast<long>(i));
+      rewrite_dims(kernel_, [&](const Dim& d) { return d.substitute(map); });
+      return true;
+    }
+    return false;
+  }
+
   // Register tile of a kernel whose lanes are different outputs: columns (vectors) × rows (points that share the
   // columns' operand).
   void tile_outputs() {
@@ -278,6 +339,16 @@ class Scheduler {
     if (!rows) return;
     int most = std::max(1, accumulator_budget() / vectors);
     if (!kernel_.contraction) most = std::min(most, 8);
+    if (kernel_.contraction) {
+      std::string name = rows->variable.symbol_name();
+      if (flatten_rows(*rows, most, weights_second)) {
+        rows = nullptr;
+        for (Loop& loop : kernel_.outer) {
+          if (loop.variable.is_symbol() && loop.variable.symbol_name().ends_with(name)) rows = &loop;
+        }
+        CUVIL_CHECK(rows, "the flattened loop is gone");
+      }
+    }
     if (auto extent = rows->extent.constant()) {
       int64_t steps = (*extent + most - 1) / most;
       most = static_cast<int>((*extent + steps - 1) / steps);
@@ -299,8 +370,31 @@ class Scheduler {
   // The low part of a split loop: its steps lie inside one packed panel.
   static bool is_inner_part(const Loop& loop) { return loop.variable.symbol_name().back() == 'i'; }
 
+  // Whether the rows are walked outside the panels of columns: when all columns fit into half of L2 and the rows do
+  // not, so that each is read from beyond L2 once.
+  bool rows_outside() const {
+    if (!kernel_.contraction) return false;
+    bool second = columns_in_second();
+    double k = 1, rows = 1, columns = 1;
+    for (const Phase& phase : kernel_.phases) {
+      if (phase.reductions.empty()) continue;
+      for (const Loop& loop : phase.loops) k *= static_cast<double>(extent_hint(loop.extent));
+    }
+    for (const Loop& loop : kernel_.outer) {
+      Use use = use_of(loop);
+      double extent = static_cast<double>(extent_hint(loop.extent));
+      if (use.first && use.second) return false;
+      bool is_row = second ? use.first : use.second;
+      (is_row ? rows : columns) *= extent;
+    }
+    double half = static_cast<double>(target_.l2_bytes) / 2;
+    return columns * k * 4 <= half && rows * k * 4 > 2 * half;
+  }
+
   // Parallel loops first: panels, then rows; the vector loop last. Loops whose end depends on others stay serial.
   void order_loops(bool folds) {
+    const bool rows_first = folds && rows_outside();
+    const bool second = folds && kernel_.contraction && columns_in_second();
     auto rank = [&](const Loop& loop) {
       if (plan_.is_vector(loop)) return folds ? 3 : 5;
       const Schedule::Tile* tile = plan_.tile_of(loop);
@@ -308,12 +402,13 @@ class Scheduler {
       if (loop.limit) return 4;
       if (!folds || !kernel_.contraction) return 1;
       Use use = use_of(loop);
-      return use.first && use.second ? 0 : use.second ? 1 : 2;
+      if (use.first && use.second) return 0;
+      return (second ? use.second : use.first) != rows_first ? 1 : 2;
     };
     std::stable_sort(kernel_.outer.begin(), kernel_.outer.end(),
                      [&](const Loop& a, const Loop& b) { return rank(a) < rank(b); });
     // A vector loop over several panels of columns is walked before the rows.
-    if (folds && kernel_.contraction) {
+    if (folds && kernel_.contraction && !rows_first) {
       auto v =
           std::find_if(kernel_.outer.begin(), kernel_.outer.end(), [&](const Loop& l) { return plan_.is_vector(l); });
       if (v != kernel_.outer.end() && !v->limit) {
