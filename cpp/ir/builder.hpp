@@ -70,6 +70,13 @@ class Builder {
 
   // Compositions shared by importers (ir/compositions.cpp)
   Value* relu(Value* x);
+  /// log(1 + exp(x)) without overflow.
+  Value* softplus(Value* x);
+  /// NumPy's matmul: a vector becomes a matrix for the product and loses the axis after it.
+  Value* product(Value* a, Value* b);
+  Value* transpose_last(Value* x);
+  /// A vector over the channels of an [n, c, s…] tensor of this rank, shaped to broadcast against it.
+  Value* per_channel(Value* v, size_t rank);
   /// max(min(x, hi), lo), keeping NaN
   Value* clamp(Value* x, double lo, double hi);
   Value* gelu(Value* x, bool tanh_approximation);

@@ -16,13 +16,6 @@ double lowest(DType t) {
   return -std::ldexp(1.0, static_cast<int>(size_of(t)) * 8 - 1);
 }
 
-// A vector over axis 1 of x, shaped to broadcast against it.
-Value* per_channel(Builder& b, Value* v, const Value* x) {
-  Shape shape(x->type.shape.size() - 1, Dim(1));
-  shape[0] = v->type.shape.at(0);
-  return b.reshape(v, shape);
-}
-
 // Padding of pooling, with what ceil_mode adds after the last axis so that the last window is whole.
 struct PoolPads {
   std::vector<Dim> low, high;  // asked for
@@ -61,6 +54,45 @@ std::vector<Dim> sum(const std::vector<Dim>& a, const std::vector<Dim>& b) {
 
 Value* Builder::relu(Value* x) {
   return binary(Fn::Max, x, 0.0);
+}
+
+Value* Builder::softplus(Value* x) {
+  Value* tail = unary(Fn::Log1p, unary(Fn::Exp, unary(Fn::Neg, unary(Fn::Abs, x))));
+  return add(relu(x), tail);
+}
+
+Value* Builder::per_channel(Value* v, size_t rank) {
+  Shape shape(rank - 1, Dim(1));
+  shape[0] = v->type.shape.at(0);
+  return reshape(v, shape);
+}
+
+Value* Builder::transpose_last(Value* x) {
+  std::vector<int64_t> perm(x->type.shape.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  if (perm.size() >= 2) std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  return transpose(x, perm);
+}
+
+Value* Builder::product(Value* a, Value* b) {
+  if (a->type.rank() == 0 || b->type.rank() == 0) throw CompileError("a product needs operands of rank 1 or more");
+  bool row = a->type.rank() == 1, column = b->type.rank() == 1;
+  if (row) a = unsqueeze(a, {0});
+  if (column) b = unsqueeze(b, {1});
+  Value* y;
+  if (b->type.rank() == 2 && a->type.rank() > 2) {
+    // [m…, k] × [k, n] is one product of all rows.
+    Shape shape = a->type.shape;
+    Dim k = shape.back(), rows = 1;
+    for (size_t i = 0; i + 1 < shape.size(); ++i) rows = rows * shape[i];
+    shape.back() = b->type.shape[1];
+    y = reshape(matmul(reshape(a, {rows, k}), b), shape);
+  } else {
+    y = matmul(a, b);
+  }
+  if (column) y = squeeze(y, {-1});
+  if (row) y = squeeze(y, {column ? -1 : -2});
+  return y;
 }
 
 Value* Builder::clamp(Value* x, double lo, double hi) {
@@ -102,7 +134,7 @@ Value* Builder::batch_norm(Value* x, Value* scale, Value* bias, Value* mean_valu
   if (scale) factor = mul(scale, factor);
   Value* shift = unary(Fn::Neg, mul(mean_value, factor));
   if (bias) shift = add(bias, shift);
-  return add(mul(x, per_channel(*this, factor, x)), per_channel(*this, shift, x));
+  return add(mul(x, per_channel(factor, x->type.shape.size())), per_channel(shift, x->type.shape.size()));
 }
 
 Value* Builder::group_norm(Value* x, int64_t groups, Value* scale, Value* bias, double epsilon) {
@@ -114,8 +146,8 @@ Value* Builder::group_norm(Value* x, int64_t groups, Value* scale, Value* bias, 
   Shape grouped{shape[0], groups, *per_group};
   grouped.insert(grouped.end(), shape.begin() + 2, shape.end());
   Value* y = reshape(layer_norm(reshape(x, grouped), 2, nullptr, nullptr, epsilon), shape);
-  if (scale) y = mul(y, per_channel(*this, scale, x));
-  if (bias) y = add(y, per_channel(*this, bias, x));
+  if (scale) y = mul(y, per_channel(scale, x->type.shape.size()));
+  if (bias) y = add(y, per_channel(bias, x->type.shape.size()));
   return y;
 }
 
@@ -162,10 +194,7 @@ Value* Builder::avg_pool(Value* x, std::vector<int64_t> window, std::vector<int6
 
 Value* Builder::attention(Value* q, Value* k, Value* v, Value* mask, bool causal, double scale) {
   size_t rank = q->type.shape.size();
-  std::vector<int64_t> perm(rank);
-  std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[rank - 1], perm[rank - 2]);
-  Value* scores = binary(Fn::Mul, matmul(q, transpose(k, perm)), scale);
+  Value* scores = binary(Fn::Mul, matmul(q, transpose_last(k)), scale);
   DType dtype = q->type.dtype;
   Value* off = scalar(dtype, -std::numeric_limits<double>::infinity());
   if (causal) {

@@ -13,17 +13,12 @@ A file is a graph with comments that say how to run it and what to expect:
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from cuvil import cuvil_native
-
-# A cuvil-opt to test instead of the engine in this process: one built with sanitizers.
-OPT = os.environ.get("CUVIL_OPT")
 
 DIRECTIVE = re.compile(r"//\s*(RUN|CHECK|CHECK-NEXT|CHECK-NOT|ERROR):\s?(.*)$")
 
@@ -52,7 +47,7 @@ class TextTest(pytest.Item):
 
     def runtest(self):
         source = "\n".join(line for line in self.path.read_text().splitlines() if not DIRECTIVE.search(line))
-        status, output, errors = opt(self.run.split(), source)
+        status, output, errors = cuvil_native.opt(self.run.split(), source)
         wanted_errors = [text for kind, text in self.directives if kind == "ERROR"]
         if wanted_errors:
             assert status == 1, f"status {status}\n{output}{errors}"
@@ -62,7 +57,7 @@ class TextTest(pytest.Item):
         assert status == 0, errors
         check(output, self.directives)
         if "--emit" not in self.run and "--evaluate" not in self.run and "#" not in output:
-            again = opt([], output)
+            again = cuvil_native.opt([], output)
             assert again[:2] == (0, output), f"does not print as it was read: {again[2]}{again[1]}"
 
     def repr_failure(self, excinfo, style=None):
@@ -71,14 +66,6 @@ class TextTest(pytest.Item):
 
     def reportinfo(self):
         return self.path, 0, f"{self.path.name} {self.name}"
-
-
-def opt(arguments, source):
-    """(status, output, errors)"""
-    if not OPT:
-        return cuvil_native.opt(arguments, source)
-    run = subprocess.run([OPT, *arguments], input=source, capture_output=True, text=True, check=False)
-    return run.returncode, run.stdout, run.stderr
 
 
 def pattern(text: str) -> re.Pattern[str]:

@@ -8,12 +8,6 @@ namespace cuvil::aten {
 
 namespace {
 
-Value* per_channel(Call& c, Value* v, size_t rank) {
-  Shape shape(rank - 1, Dim(1));
-  shape[0] = v->type.shape.at(0);
-  return c.b.reshape(v, shape);
-}
-
 std::vector<int64_t> both_sides(const std::vector<int64_t>& pads) {
   std::vector<int64_t> both = pads;
   both.insert(both.end(), pads.begin(), pads.end());
@@ -30,44 +24,16 @@ void convolution(Call& c) {
   if (unbatched) x = c.b.unsqueeze(x, {0});
   Value* y = c.b.conv(x, w, c.ints(3, "stride", spatial), both_sides(c.ints(4, "padding", spatial)),
                       c.ints(5, "dilation", spatial), c.integer(8, "groups", 1));
-  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, per_channel(c, bias, spatial + 2));
+  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, c.b.per_channel(bias, spatial + 2));
   c.set(unbatched ? c.b.squeeze(y, {0}) : y);
 }
 
-Value* transpose_last(Call& c, Value* v) {
-  std::vector<int64_t> perm(v->type.shape.size());
-  std::iota(perm.begin(), perm.end(), 0);
-  if (perm.size() >= 2) std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  return c.b.transpose(v, perm);
-}
-
-// Vectors become matrices for the product and lose the axis after it.
-Value* product(Call& c, Value* a, Value* b) {
-  bool row = a->type.rank() == 1, column = b->type.rank() == 1;
-  if (row) a = c.b.unsqueeze(a, {0});
-  if (column) b = c.b.unsqueeze(b, {1});
-  // [m…, k] × [k, n] is one product of all rows.
-  Value* y;
-  if (b->type.rank() == 2 && a->type.rank() > 2) {
-    Shape shape = a->type.shape;
-    Dim k = shape.back(), rows = 1;
-    for (size_t i = 0; i + 1 < shape.size(); ++i) rows = rows * shape[i];
-    shape.back() = b->type.shape[1];
-    y = c.b.reshape(c.b.matmul(c.b.reshape(a, {rows, k}), b), shape);
-  } else {
-    y = c.b.matmul(a, b);
-  }
-  if (column) y = c.b.squeeze(y, {-1});
-  if (row) y = c.b.squeeze(y, {column ? -1 : -2});
-  return y;
-}
-
 void matmul(Call& c) {
-  c.set(product(c, c.tensor(0), c.tensor(1)));
+  c.set(c.b.product(c.tensor(0), c.tensor(1)));
 }
 
 void linear(Call& c) {
-  Value* y = product(c, c.tensor(0), transpose_last(c, c.tensor(1)));
+  Value* y = c.b.product(c.tensor(0), c.b.transpose_last(c.tensor(1)));
   if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, bias);
   c.set(y);
 }
@@ -75,7 +41,7 @@ void linear(Call& c) {
 // beta · input + alpha · (a × b)
 void add_product(Call& c) {
   DType t = c.result_dtype();
-  Value* y = product(c, c.tensor(1), c.tensor(2));
+  Value* y = c.b.product(c.tensor(1), c.tensor(2));
   if (c.has(4, "alpha") && c.real(4, "alpha") != 1) y = c.b.mul(y, c.operand(4, t, "alpha"));
   Value* bias = c.tensor(0);
   if (c.has(3, "beta")) {
@@ -133,8 +99,8 @@ void batch_norm_of_batch(Call& c) {
   Value* centred = c.b.sub(x, c.b.mean(x, axes, true));
   Value* variance = c.b.mean(c.b.mul(centred, centred), axes, true);
   Value* y = c.b.mul(centred, c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, variance, c.real(5, "eps", 1e-5))));
-  if (Value* scale = c.optional_tensor(1, "weight")) y = c.b.mul(y, per_channel(c, scale, x->type.shape.size()));
-  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, per_channel(c, bias, x->type.shape.size()));
+  if (Value* scale = c.optional_tensor(1, "weight")) y = c.b.mul(y, c.b.per_channel(scale, x->type.shape.size()));
+  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, c.b.per_channel(bias, x->type.shape.size()));
   c.set(y);
   c.skip();
   c.skip();

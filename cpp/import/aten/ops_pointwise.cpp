@@ -121,18 +121,14 @@ void silu(Call& c) {
   c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Sigmoid, c.tensor(0))));
 }
 
-Value* softplus_of(Call& c, Value* x) {
-  // max(x, 0) + log1p(exp(-|x|))
-  return c.b.add(c.b.relu(x), c.b.unary(Fn::Log1p, c.b.unary(Fn::Exp, c.b.unary(Fn::Neg, c.b.unary(Fn::Abs, x)))));
-}
 void mish(Call& c) {
-  c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Tanh, softplus_of(c, c.tensor(0)))));
+  c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Tanh, c.b.softplus(c.tensor(0)))));
 }
 void softplus(Call& c) {
   double beta = c.real(1, "beta", 1), threshold = c.real(2, "threshold", 20);
   Value* x = c.tensor(0);
   Value* scaled = c.b.binary(Fn::Mul, x, beta);
-  Value* y = c.b.binary(Fn::Div, softplus_of(c, scaled), beta);
+  Value* y = c.b.binary(Fn::Div, c.b.softplus(scaled), beta);
   c.set(c.b.select(c.b.binary(Fn::Gt, scaled, threshold), x, y));
 }
 void hardsigmoid(Call& c) {

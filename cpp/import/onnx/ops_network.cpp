@@ -43,12 +43,6 @@ std::vector<int64_t> pads_of(Call& c, const Value* x, const std::vector<int64_t>
   return pads;
 }
 
-Value* per_channel(Call& c, Value* v, const Value* x) {
-  Shape shape(x->type.shape.size() - 1, Dim(1));
-  shape[0] = v->type.shape.at(0);
-  return c.b.reshape(v, shape);
-}
-
 void conv(Call& c) {
   Value* x = c.input(0);
   Value* w = c.input(1);
@@ -64,23 +58,16 @@ void conv(Call& c) {
     window.push_back(w->type.shape[i + 2].value());
   }
   Value* y = c.b.conv(x, w, strides, pads_of(c, x, window, strides, dilations), dilations, c.integer("group", 1));
-  if (Value* bias = c.optional_input(2)) y = c.b.add(y, per_channel(c, bias, y));
+  if (Value* bias = c.optional_input(2)) y = c.b.add(y, c.b.per_channel(bias, y->type.shape.size()));
   c.set(y);
-}
-
-Value* swap_last(Call& c, Value* v) {
-  std::vector<int64_t> perm(v->type.shape.size());
-  std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  return c.b.transpose(v, perm);
 }
 
 void gemm(Call& c) {
   Value* a = c.input(0);
   Value* b = c.input(1);
   if (c.opset() < 7 && a->type.rank() != 2) c.fail("needs matrices");
-  if (c.integer("transA", 0)) a = swap_last(c, a);
-  if (c.integer("transB", 0)) b = swap_last(c, b);
+  if (c.integer("transA", 0)) a = c.b.transpose_last(a);
+  if (c.integer("transB", 0)) b = c.b.transpose_last(b);
   double alpha = c.real("alpha", 1), beta = c.real("beta", 1);
   Value* y = c.b.matmul(a, b);
   DType t = y->type.dtype;
@@ -93,26 +80,7 @@ void gemm(Call& c) {
 }
 
 void matmul(Call& c) {
-  Value* a = c.input(0);
-  Value* b = c.input(1);
-  bool row = a->type.rank() == 1, column = b->type.rank() == 1;
-  if (a->type.rank() == 0 || b->type.rank() == 0) c.fail("needs operands of rank 1 or more");
-  if (row) a = c.b.unsqueeze(a, {0});
-  if (column) b = c.b.unsqueeze(b, {1});
-  Value* y;
-  if (b->type.rank() == 2 && a->type.rank() > 2) {
-    // [m…, k] × [k, n] is one product of all rows.
-    Shape shape = a->type.shape;
-    Dim k = shape.back(), rows = 1;
-    for (size_t i = 0; i + 1 < shape.size(); ++i) rows = rows * shape[i];
-    shape.back() = b->type.shape[1];
-    y = c.b.reshape(c.b.matmul(c.b.reshape(a, {rows, k}), b), shape);
-  } else {
-    y = c.b.matmul(a, b);
-  }
-  if (column) y = c.b.squeeze(y, {-1});
-  if (row) y = c.b.squeeze(y, {column ? -1 : -2});
-  c.set(y);
+  c.set(c.b.product(c.input(0), c.input(1)));
 }
 
 void batch_normalization(Call& c) {
@@ -151,7 +119,8 @@ void rms_normalization(Call& c) {
 void instance_normalization(Call& c) {
   Value* x = c.input(0);
   Value* y = c.b.layer_norm(x, 2, nullptr, nullptr, c.real("epsilon", 1e-5));
-  c.set(c.b.add(c.b.mul(y, per_channel(c, c.input(1), x)), per_channel(c, c.input(2), x)));
+  c.set(c.b.add(c.b.mul(y, c.b.per_channel(c.input(1), x->type.shape.size())),
+                c.b.per_channel(c.input(2), x->type.shape.size())));
 }
 
 void group_normalization(Call& c) {

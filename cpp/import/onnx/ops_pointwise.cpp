@@ -138,18 +138,15 @@ void hard_swish(Call& c) {
   Value* y = c.b.binary(Fn::Add, c.b.binary(Fn::Mul, x, 1.0 / 6), 0.5);
   c.set(c.b.mul(x, c.b.clamp(y, 0, 1)));
 }
-Value* softplus_of(Call& c, Value* x) {
-  return c.b.add(c.b.relu(x), c.b.unary(Fn::Log1p, c.b.unary(Fn::Exp, c.b.unary(Fn::Neg, c.b.unary(Fn::Abs, x)))));
-}
 void softplus(Call& c) {
-  c.set(softplus_of(c, c.input(0)));
+  c.set(c.b.softplus(c.input(0)));
 }
 void softsign(Call& c) {
   Value* x = c.input(0);
   c.set(c.b.div(x, c.b.binary(Fn::Add, c.b.unary(Fn::Abs, x), 1)));
 }
 void mish(Call& c) {
-  c.set(c.b.mul(c.input(0), c.b.unary(Fn::Tanh, softplus_of(c, c.input(0)))));
+  c.set(c.b.mul(c.input(0), c.b.unary(Fn::Tanh, c.b.softplus(c.input(0)))));
 }
 void swish(Call& c) {
   Value* x = c.input(0);
