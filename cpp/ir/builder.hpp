@@ -92,7 +92,8 @@ class Builder {
                   std::vector<int64_t> dilations, bool ceil_mode);
   /// count_include_pad as in PyTorch and ONNX.
   Value* avg_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
-                  bool ceil_mode, bool count_include_pad, int64_t divisor_override = 0);
+                  bool ceil_mode, bool count_include_pad, int64_t divisor_override = 0,
+                  std::vector<int64_t> dilations = {});
   /// softmax(q kᵀ · scale + mask) v on […, s, d]; mask may be null, boolean (true = keep) or additive; causal: top-left
   /// aligned.
   Value* attention(Value* q, Value* k, Value* v, Value* mask, bool causal, double scale);

@@ -159,8 +159,9 @@ Value* Builder::max_pool(Value* x, std::vector<int64_t> window, std::vector<int6
 }
 
 Value* Builder::avg_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
-                         bool ceil_mode, bool count_include_pad, int64_t divisor_override) {
-  std::vector<int64_t> dilations(window.size(), 1);
+                         bool ceil_mode, bool count_include_pad, int64_t divisor_override,
+                         std::vector<int64_t> dilations) {
+  if (dilations.empty()) dilations.assign(window.size(), 1);
   PoolPads p = pool_pads(x, window, strides, pads, dilations, ceil_mode);
   std::vector<Dim> high = sum(p.high, p.extra);
   Value* total = window_reduce(ReduceFn::Sum, pad(x, p.low, high, 0), window, strides, dilations);

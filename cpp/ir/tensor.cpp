@@ -17,8 +17,8 @@ Tensor Tensor::uninitialized(DType dtype, std::vector<int64_t> shape) {
   t.dtype_ = dtype;
   t.shape_ = std::move(shape);
   size_t bytes = (t.num_bytes() + 127) / 64 * 64;
-  // Large tensors lie on whole huge pages where the system has them: touching memory first is most of a copy's cost, and
-  // pages that lie together don't compete for cache sets.
+  // Large tensors lie on whole huge pages where the system has them: touching memory first is most of a copy's cost,
+  // and pages that lie together don't compete for cache sets.
   constexpr size_t kHugePage = size_t{2} << 20;
   bool large = bytes >= kHugePage / 2;
   if (large) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;

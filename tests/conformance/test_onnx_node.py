@@ -39,8 +39,10 @@ def with_constants(case):
     fixed = set()
     for info, value in zip(case.model.graph.input, case.data_sets[0][0]):
         array = to_array(value)
-        if isinstance(array, np.ndarray) and array.ndim <= 1 and (array.dtype.kind in "iu" or array.ndim == 0):
-            model.graph.initializer.append(onnx.numpy_helper.from_array(array, info.name))
+        if not isinstance(array, (np.ndarray, np.generic)):
+            continue
+        if array.ndim <= 1 and (array.dtype.kind in "iu" or array.ndim == 0):
+            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), info.name))
             fixed.add(info.name)
     return model, fixed
 

@@ -62,6 +62,150 @@ def test_random_bytes() -> None:
                 cuvil_native.import_onnx_bytes(random_bytes.randbytes(size), {})
 
 
+# Values at the edges of what attributes and constants can hold.
+EDGES = [0, -1, 1, 2, 3, 100, -100, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63)]
+NUMBERS = ["axis", "keepdims", "group", "blocksize", "num_groups", "ceil_mode", "num_outputs", "start", "end", "size"]
+LISTS = ["strides", "dilations", "pads", "kernel_shape", "axes", "perm", "split"]
+
+
+def seeds():
+    """Valid models of one node, (op, shapes of the inputs, constants, attributes), for the mutations below."""
+    image, kernel, vector = [2, 4, 8, 8], [4, 2, 3, 3], [4]
+    rows = [
+        ("Conv", [image, kernel, vector], [], {"group": 2, "pads": [1] * 4, "strides": [2, 2]}),
+        ("MaxPool", [image], [], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+        ("AveragePool", [image], [], {"kernel_shape": [3, 3], "auto_pad": "SAME_LOWER", "dilations": [1, 1]}),
+        ("BatchNormalization", [image, vector, vector, vector, vector], [], {}),
+        ("InstanceNormalization", [image, vector, vector], [], {}),
+        ("GroupNormalization", [image, [2], [2]], [], {"num_groups": 2}),
+        ("LayerNormalization", [image, [8], [8]], [], {"axis": -1}),
+        ("LRN", [image], [], {"size": 3}),
+        ("DepthToSpace", [image], [], {"blocksize": 2, "mode": "CRD"}),
+        ("SpaceToDepth", [image], [], {"blocksize": 2}),
+        ("Gemm", [[3, 4], [5, 4], [5]], [], {"transB": 1}),
+        ("MatMul", [[2, 3, 4], [4, 5]], [], {}),
+        ("Softmax", [[2, 3, 4]], [], {"axis": 1}),
+        ("Hardmax", [[2, 3, 4]], [], {"axis": 1}),
+        ("ArgMax", [[2, 3, 4]], [], {"axis": 1, "select_last_index": 1}),
+        ("Transpose", [[2, 3, 4]], [], {"perm": [2, 0, 1]}),
+        ("Flatten", [[2, 3, 4]], [], {"axis": 2}),
+        ("Concat", [[2, 3], [2, 4]], [], {"axis": 1}),
+        ("Split", [[2, 4]], [[1, 3]], {"axis": 1}),
+        ("Reshape", [[2, 3, 4]], [[0, -1]], {}),
+        ("Expand", [[3, 1]], [[2, 3, 4]], {}),
+        ("Tile", [[2, 3]], [[2, 1]], {}),
+        ("Squeeze", [[2, 1, 3]], [[1]], {}),
+        ("Unsqueeze", [[2, 3]], [[0, 2]], {}),
+        ("Slice", [[5, 6]], [[1], [4], [0], [1]], {}),
+        ("Pad", [[5, 6]], [[1, 0, 0, 1]], {"mode": "reflect"}),
+        ("Gather", [[5, 6]], [[1, -1]], {"axis": 1}),
+        ("GatherND", [[5, 6]], [[1, -1]], {}),
+        ("ReduceSum", [[2, 3, 4]], [[1]], {"keepdims": 0}),
+        ("CumSum", [[5, 6]], [[1]], {"exclusive": 1}),
+        ("Trilu", [[5, 6]], [[1]], {}),
+        ("Shape", [[5, 6, 7]], [], {"start": 1, "end": 3}),
+        ("ConstantOfShape", [], [[2, 3]], {}),
+        ("Range", [], [[0], [9], [2]], {}),
+    ]
+    for op, shapes, constants, attributes in rows:
+        names = [f"x{i}" for i in range(len(shapes))] + [f"c{i}" for i in range(len(constants))]
+        yield model_of(
+            [helper.make_node(op, names, ["y"], **attributes)],
+            inputs=[(f"x{i}", TensorProto.FLOAT, shape) for i, shape in enumerate(shapes)],
+            initializers=[
+                onnx.numpy_helper.from_array(np.array(values, np.int64), f"c{i}") for i, values in enumerate(constants)
+            ],
+        )
+
+
+def mutate(choice: random.Random, model) -> None:
+    graph, kind = model.graph, choice.randrange(8)
+    node = graph.node[0]
+    if kind <= 1:
+        name = choice.choice(NUMBERS + LISTS)
+        value = choice.choice(EDGES)
+        if name in LISTS:
+            value = [choice.choice(EDGES) for _ in range(choice.randrange(1, 6))]
+        for attribute in [a for a in node.attribute if a.name == name]:
+            node.attribute.remove(attribute)
+        node.attribute.append(helper.make_attribute(name, value))
+    elif kind == 2 and node.attribute:
+        attribute = choice.choice(node.attribute)
+        if attribute.ints and choice.random() < 0.7:
+            attribute.ints[choice.randrange(len(attribute.ints))] = choice.choice(EDGES)
+        elif choice.random() < 0.5:
+            attribute.i = choice.choice(EDGES)
+        else:
+            attribute.type = choice.randrange(8)
+    elif kind == 3 and graph.initializer:
+        initializer = choice.choice(graph.initializer)
+        array = np.array(onnx.numpy_helper.to_array(initializer))
+        array = array if choice.random() < 0.7 else np.zeros(choice.choice([(), (0,), (2,), (1, 2)]), np.int64)
+        if array.size:
+            array.reshape(-1)[choice.randrange(array.size)] = choice.choice(EDGES)
+        initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
+    elif kind == 4 and graph.input:
+        sizes = choice.choice(graph.input).type.tensor_type.shape.dim
+        if choice.random() < 0.4 and sizes:
+            del sizes[choice.randrange(len(sizes))]
+        elif choice.random() < 0.5:
+            sizes.add().dim_value = choice.choice(EDGES)
+        elif sizes:
+            sizes[choice.randrange(len(sizes))].dim_param = choice.choice(["n", "2*n", "n//0", "((", "n - 1", ""])
+    elif kind == 5 and graph.input:
+        choice.choice(graph.input).type.tensor_type.elem_type = choice.randrange(17)
+    elif kind == 6 and node.input:
+        if choice.random() < 0.5:
+            del node.input[choice.randrange(len(node.input))]
+        else:
+            node.input.append(choice.choice([*node.input, ""]))
+    else:
+        model.opset_import[0].version = choice.choice([0, 1, 6, 7, 9, 11, 13, 18, 21, 25])
+
+
+def test_models_that_make_no_sense_never_crash() -> None:
+    choice = random.Random(2)
+    models = list(seeds())
+    for model in models:
+        cuvil_native.import_onnx_bytes(model.SerializeToString(), {})
+    for _ in range(4000):
+        model = onnx.ModelProto()
+        model.CopyFrom(choice.choice(models))
+        for _ in range(choice.randrange(1, 4)):
+            mutate(choice, model)
+        with contextlib.suppress(cuvil.CompileError):
+            cuvil_native.import_onnx_bytes(model.SerializeToString(), {})
+
+
+@pytest.mark.parametrize("op", ["BitwiseOr", "Add"])
+def test_long_chains_of_constants(op: str) -> None:
+    """Each link uses the one before twice: 2**n paths, and n deep."""
+    ones = onnx.numpy_helper.from_array(np.ones(2, np.int64), "v0")
+    chain = [helper.make_node(op, [f"v{i}", f"v{i}"], [f"v{i + 1}"]) for i in range(3000)]
+    cast = helper.make_node("Cast", ["v3000"], ["y"], to=TensorProto.FLOAT)
+    cuvil_native.import_onnx_bytes(model_of([*chain, cast], initializers=[ones]).SerializeToString(), {})
+
+
+def test_names_given_twice() -> None:
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    one = onnx.numpy_helper.from_array(np.ones(3, np.float32), "w")
+    assert "two initialisers" in compile_error(model_of([relu], initializers=[one, one]))
+    assert "two inputs" in compile_error(model_of([relu], inputs=[("x", TensorProto.FLOAT, [2])] * 2))
+
+
+def test_attribute_of_another_type() -> None:
+    flatten = helper.make_node("Flatten", ["x"], ["y"], axis=1.5)
+    assert "attribute 'axis' has another type" in compile_error(model_of([flatten]))
+
+
+def test_negative_sizes() -> None:
+    """Two of them multiply to the right number of elements."""
+    shape = onnx.numpy_helper.from_array(np.array([-2, -3], np.int64), "s")
+    for op in ("Reshape", "Expand"):
+        message = compile_error(model_of([helper.make_node(op, ["x", "s"], ["y"])], initializers=[shape]))
+        assert "negative size" in message
+
+
 def test_missing_file(tmp_path) -> None:
     assert "cannot open" in compile_error(tmp_path / "none.onnx")
     assert "cannot" in compile_error(tmp_path)
@@ -145,6 +289,20 @@ def test_external_data(tmp_path) -> None:
 def test_external_data_faults(tmp_path, location: str, length: int, offset: int, words: str) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(24))
     assert words in compile_error(external(tmp_path, location, length, offset))
+
+
+def test_external_data_through_links(tmp_path) -> None:
+    folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "w.bin").write_bytes(bytes(24))
+    (folder / "w.bin").symlink_to(elsewhere / "w.bin")
+    path = external(folder, "w.bin")
+    assert "outside the model's folder" in compile_error(path)
+    # A cache of downloads links model and data to files that lie side by side.
+    path.rename(elsewhere / "blob")
+    path.symlink_to(elsewhere / "blob")
+    np.testing.assert_array_equal(cuvil.compile(path)(np.ones((2, 3), np.float32)), np.ones((2, 3)))
 
 
 def test_external_data_needs_a_path(tmp_path) -> None:

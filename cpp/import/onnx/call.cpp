@@ -7,6 +7,13 @@
 
 namespace cuvil::onnx {
 
+namespace {
+
+constexpr int64_t kMostSizes = 4096;  // of an integer tensor whose elements may be sizes
+constexpr int64_t kMostNumbers = 16;  // of any other tensor whose value a lowering may ask for
+
+}  // namespace
+
 std::string Call::describe() const {
   std::string name(node_.name.empty() ? (node_.outputs.empty() ? std::string_view("?") : node_.outputs[0])
                                       : node_.name);
@@ -30,28 +37,37 @@ const AttributeProto* Call::attribute(std::string_view name) const {
   return nullptr;
 }
 
-int64_t Call::integer(std::string_view name, int64_t fallback) const {
+const AttributeProto* Call::attribute(std::string_view name, AttributeProto::Type type) const {
   const AttributeProto* a = attribute(name);
+  // Files of the first IR versions do not say the type.
+  if (a && a->type != type && a->type != AttributeProto::Undefined) {
+    fail("attribute '" + std::string(name) + "' has another type than the operator's");
+  }
+  return a;
+}
+
+int64_t Call::integer(std::string_view name, int64_t fallback) const {
+  const AttributeProto* a = attribute(name, AttributeProto::Int);
   return a ? a->i : fallback;
 }
 
 double Call::real(std::string_view name, double fallback) const {
-  const AttributeProto* a = attribute(name);
+  const AttributeProto* a = attribute(name, AttributeProto::Float);
   return a ? static_cast<double>(a->f) : fallback;
 }
 
 std::string Call::text(std::string_view name, std::string_view fallback) const {
-  const AttributeProto* a = attribute(name);
+  const AttributeProto* a = attribute(name, AttributeProto::String);
   return std::string(a ? a->s : fallback);
 }
 
 std::vector<int64_t> Call::ints(std::string_view name, std::vector<int64_t> fallback) const {
-  const AttributeProto* a = attribute(name);
+  const AttributeProto* a = attribute(name, AttributeProto::Ints);
   return a ? a->ints : fallback;
 }
 
 Tensor Call::tensor(std::string_view name) const {
-  const AttributeProto* a = attribute(name);
+  const AttributeProto* a = attribute(name, AttributeProto::TensorType);
   if (!a || a->tensor.empty()) fail("attribute '" + std::string(name) + "' is missing");
   return read_tensor(a->tensor, source_).tensor;
 }
@@ -69,8 +85,8 @@ int64_t Call::axis(std::string_view name, int64_t fallback, const Value* of) con
 std::optional<std::vector<Dim>> Call::sizes_of(const Value* v) const {
   if (auto it = known_.find(v); it != known_.end()) return it->second;
   if (!is_integer(v->type.dtype) || v->type.rank() > 1) return std::nullopt;
-  std::optional<Tensor> t = evaluate_constant(v, 4096);
-  if (!t || t->num_elements() > 4096) return std::nullopt;
+  const Tensor* t = constant_of(v);
+  if (!t || t->num_elements() > kMostSizes) return std::nullopt;
   std::vector<Dim> sizes;
   for (int64_t i = 0; i < t->num_elements(); ++i) sizes.push_back(t->get_int(i));
   return sizes;
@@ -83,6 +99,20 @@ std::vector<Dim> Call::sizes(size_t i) const {
   return *sizes;
 }
 
+Shape Call::shape(size_t i) const {
+  Shape shape = sizes(i);
+  for (const Dim& d : shape) {
+    if (d.is_constant() && d.value() < 0) fail("input " + std::to_string(i) + " asks for the negative size " + d.str());
+  }
+  return shape;
+}
+
+Dim Call::size(size_t i) const {
+  std::vector<Dim> list = sizes(i);
+  if (list.size() != 1) fail("input " + std::to_string(i) + " must have one element");
+  return list[0];
+}
+
 std::vector<int64_t> Call::constants(size_t i) const {
   std::vector<int64_t> list;
   for (const Dim& d : sizes(i)) {
@@ -92,13 +122,19 @@ std::vector<int64_t> Call::constants(size_t i) const {
   return list;
 }
 
+int64_t Call::constant(size_t i) const {
+  std::vector<int64_t> list = constants(i);
+  if (list.size() != 1) fail("input " + std::to_string(i) + " must have one element");
+  return list[0];
+}
+
 double Call::constant_real(size_t i) const {
-  std::optional<Tensor> t = evaluate_constant(input(i), 16);
+  const Tensor* t = constant_of(input(i));
   if (!t || t->num_elements() != 1) fail("input " + std::to_string(i) + " must be a constant number");
   return t->get_double(0);
 }
 
-Value* Call::from_sizes(std::vector<Dim> sizes, bool scalar) {
+Value* Call::from_sizes(std::vector<Dim> sizes, bool scalar, DType dtype) {
   Value* v;
   bool constant = true;
   for (const Dim& d : sizes) constant &= d.is_constant();
@@ -107,81 +143,189 @@ Value* Call::from_sizes(std::vector<Dim> sizes, bool scalar) {
     for (size_t i = 0; i < sizes.size(); ++i) t.set_int(static_cast<int64_t>(i), sizes[i].value());
     v = b.constant(std::move(t));
   } else if (scalar) {
-    v = b.dim_value(sizes.at(0));
+    v = b.dim_value(sizes[0]);
   } else {
     std::vector<Value*> parts;
     for (const Dim& d : sizes) parts.push_back(b.reshape(b.dim_value(d), {1}));
     v = b.concat(parts, 0);
   }
+  v = b.cast(v, dtype);
   known_[v] = std::move(sizes);
   return v;
 }
 
-// The node has been lowered to values already; where its elements are sizes, a simpler value takes the result's place.
-void propagate_sizes(Call& c) {
-  if (c.results.size() != 1 || !c.results[0] || !is_integer(c.results[0]->type.dtype) || c.results[0]->type.rank() > 1)
-    return;
-  const std::string op(c.node().op_type);
-  if (constant_of(c.results[0])) return;
-  std::vector<std::vector<Dim>> in;
+// Everything small that is constant becomes a constant as soon as it is made. So values that lowerings ask for are
+// found in one step, however long the chain that computes them.
+void fold_small_results(Call& c) {
   for (const Value* v : c.inputs()) {
-    auto sizes = v ? c.sizes_of(v) : std::nullopt;
-    if (!sizes) return;
-    in.push_back(*sizes);
+    const Tensor* t = v ? constant_of(v) : nullptr;
+    if (v && (!t || t->num_elements() > kMostSizes)) return;
   }
-  bool scalar = c.results[0]->type.rank() == 0;
-  std::vector<Dim> out;
-  auto elementwise = [&](auto f) {
-    size_t n = std::max(in[0].size(), in[1].size());
-    for (size_t i = 0; i < n; ++i) out.push_back(f(in[0][in[0].size() == 1 ? 0 : i], in[1][in[1].size() == 1 ? 0 : i]));
+  for (Value*& v : c.results) {
+    if (!v || constant_of(v) || !v->type.is_static()) continue;
+    int64_t most = is_integer(v->type.dtype) ? kMostSizes : kMostNumbers;
+    if (v->type.num_elements().value() > most) continue;
+    if (std::optional<Tensor> t = evaluate_constant(v, kMostSizes)) v = c.b.constant(std::move(*t));
+  }
+}
+
+namespace {
+
+// Comparison of sizes whose outcome does not depend on the sizes of the inputs.
+std::optional<bool> decide(std::string_view op, const Dim& x, const Dim& y) {
+  if (op == "Equal") {
+    if (x == y) return true;
+    if (provably_lt(x, y) || provably_lt(y, x)) return false;
+    return std::nullopt;
+  }
+  if (op == "Greater") return decide("Less", y, x);
+  if (op == "GreaterOrEqual") return decide("LessOrEqual", y, x);
+  bool strict = op == "Less";
+  if (strict ? provably_lt(x, y) : provably_le(x, y)) return true;
+  if (strict ? provably_le(y, x) : provably_lt(y, x)) return false;
+  return std::nullopt;
+}
+
+using Sizes = std::vector<Dim>;
+
+// Lowering has checked that they broadcast.
+template <typename F>
+void elementwise(const Sizes& x, const Sizes& y, F f) {
+  size_t n = x.size() == 1 ? y.size() : x.size();
+  for (size_t i = 0; i < n; ++i) f(x[x.size() == 1 ? 0 : i], y[y.size() == 1 ? 0 : i]);
+}
+
+// Shapes are often repaired by where(shape == -1, …): the comparison is constant.
+void propagate_comparison(Call& c, std::string_view op, const Sizes& x, const Sizes& y) {
+  std::vector<bool> known;
+  bool all = true;
+  elementwise(x, y, [&](const Dim& p, const Dim& q) {
+    std::optional<bool> result = decide(op, p, q);
+    all &= result.has_value();
+    known.push_back(result.value_or(false));
+  });
+  Value*& result = c.results[0];
+  if (!all || !result->type.is_static()) return;
+  std::vector<int64_t> shape;
+  for (const Dim& d : result->type.shape) shape.push_back(d.value());
+  Tensor t(DType::boolean, shape);
+  for (size_t i = 0; i < known.size(); ++i) t.set_int(static_cast<int64_t>(i), known[i]);
+  result = c.b.constant(std::move(t));
+}
+
+std::optional<Sizes> selected_sizes(Call& c) {
+  const Tensor* condition = constant_of(c.input(0));
+  auto x = c.sizes_of(c.input(1)), y = c.sizes_of(c.input(2));
+  if (!condition || !x || !y) return std::nullopt;
+  size_t n =
+      c.results[0]->type.rank() == 0 ? 1 : static_cast<size_t>(c.results[0]->type.shape[0].constant().value_or(0));
+  Sizes out;
+  auto count = static_cast<size_t>(condition->num_elements());
+  for (size_t i = 0; i < n; ++i) {
+    bool first = condition->get_int(static_cast<int64_t>(count == 1 ? 0 : i)) != 0;
+    const Sizes& from = first ? *x : *y;
+    out.push_back(from[from.size() == 1 ? 0 : i]);
+  }
+  return out;
+}
+
+std::optional<Sizes> sliced_sizes(const std::vector<Sizes>& in) {
+  for (size_t i = 1; i < in.size(); ++i) {
+    if (in[i].size() != 1 || !in[i][0].is_constant()) return std::nullopt;
+  }
+  int64_t n = static_cast<int64_t>(in[0].size()), step = in.size() > 4 ? in[4][0].value() : 1;
+  if (step < 1) return std::nullopt;
+  auto clamp = [&](int64_t v) { return std::clamp<int64_t>(v < 0 ? v + n : v, 0, n); };
+  Sizes out;
+  for (int64_t i = clamp(in[1][0].value()), limit = clamp(in[2][0].value()); i < limit; i += std::min(step, n)) {
+    out.push_back(in[0][static_cast<size_t>(i)]);
+  }
+  return out;
+}
+
+std::optional<Sizes> gathered_sizes(const Sizes& from, const Sizes& at) {
+  auto n = static_cast<int64_t>(from.size());
+  Sizes out;
+  for (const Dim& d : at) {
+    if (!d.is_constant() || d.value() < -n || d.value() >= n) return std::nullopt;
+    out.push_back(from[static_cast<size_t>(d.value() < 0 ? d.value() + n : d.value())]);
+  }
+  return out;
+}
+
+// The elements of the node's result, computed from those of its inputs.
+std::optional<Sizes> result_sizes(std::string_view op, const std::vector<Sizes>& in) {
+  Sizes out;
+  auto each = [&](auto f) {
+    elementwise(in[0], in[1], [&](const Dim& x, const Dim& y) { out.push_back(f(x, y)); });
+    return out;
   };
   auto positive = [](const Dim& d) { return provably_le(1, d); };
-  if (op == "Identity" || op == "Cast" || op == "Squeeze" || op == "Unsqueeze" || op == "Reshape" || op == "Flatten") {
-    out = in.at(0);
-  } else if (op == "Concat") {
-    for (const auto& part : in) out.insert(out.end(), part.begin(), part.end());
-  } else if (op == "Add" && in.size() == 2) {
-    elementwise([](const Dim& x, const Dim& y) { return x + y; });
-  } else if (op == "Sub" && in.size() == 2) {
-    elementwise([](const Dim& x, const Dim& y) { return x - y; });
-  } else if (op == "Mul" && in.size() == 2) {
-    elementwise([](const Dim& x, const Dim& y) { return x * y; });
-  } else if (op == "Div" && in.size() == 2) {
-    for (const Dim& d : in[1]) {
-      if (!positive(d)) return;
-    }
-    for (const Dim& d : in[0]) {
-      if (!provably_le(0, d)) return;  // ONNX truncates, floor_div floors
-    }
-    elementwise([](const Dim& x, const Dim& y) { return floor_div(x, y); });
-  } else if (op == "Mod" && in.size() == 2) {
-    for (const Dim& d : in[1]) {
-      if (!positive(d)) return;
-    }
-    elementwise([](const Dim& x, const Dim& y) { return floor_mod(x, y); });
-  } else if ((op == "Min" || op == "Max") && in.size() == 2) {
-    if (op == "Min")
-      elementwise([](const Dim& x, const Dim& y) { return minimum(x, y); });
-    else
-      elementwise([](const Dim& x, const Dim& y) { return maximum(x, y); });
-  } else if (op == "Gather" && in.size() == 2) {
-    for (const Dim& at : in[1]) {
-      if (!at.is_constant()) return;
-      int64_t i = at.value() < 0 ? at.value() + static_cast<int64_t>(in[0].size()) : at.value();
-      if (i < 0 || i >= static_cast<int64_t>(in[0].size())) return;
-      out.push_back(in[0][static_cast<size_t>(i)]);
-    }
-  } else if (op == "Slice" && in.size() >= 3) {
-    int64_t n = static_cast<int64_t>(in[0].size()), step = in.size() > 4 ? in[4].at(0).value() : 1;
-    if (in[1].size() != 1 || !in[1][0].is_constant() || !in[2][0].is_constant() || step < 1) return;
-    auto clamp = [&](int64_t v) { return std::clamp<int64_t>(v < 0 ? v + n : v, 0, n); };
-    for (int64_t i = clamp(in[1][0].value()); i < clamp(in[2][0].value()); i += step)
-      out.push_back(in[0][static_cast<size_t>(i)]);
-  } else {
-    return;
+  auto not_negative = [](const Dim& d) { return provably_le(0, d); };
+  if (op == "Identity" || op == "Cast" || op == "Squeeze" || op == "Unsqueeze" || op == "Reshape" || op == "Flatten")
+    return in[0];
+  if (op == "Concat") {
+    for (const Sizes& part : in) out.insert(out.end(), part.begin(), part.end());
+    return out;
   }
-  if (scalar != (c.results[0]->type.rank() == 0) || (scalar && out.size() != 1)) return;
-  c.results[0] = c.b.cast(c.from_sizes(std::move(out), scalar), c.results[0]->type.dtype);
+  if (op == "Slice" && in.size() >= 3) return sliced_sizes(in);
+  if (op == "Neg") {
+    for (const Dim& d : in[0]) out.push_back(-d);
+    return out;
+  }
+  if (op == "ReduceProd" || op == "ReduceSum") {
+    Dim r = op == "ReduceProd" ? 1 : 0;
+    for (const Dim& d : in[0]) r = op == "ReduceProd" ? r * d : r + d;
+    return Sizes{r};
+  }
+  if (in.size() != 2) return std::nullopt;
+  if (op == "Gather") return gathered_sizes(in[0], in[1]);
+  if (op == "Add") return each([](const Dim& x, const Dim& y) { return x + y; });
+  if (op == "Sub") return each([](const Dim& x, const Dim& y) { return x - y; });
+  if (op == "Mul") return each([](const Dim& x, const Dim& y) { return x * y; });
+  if (op == "Min") return each([](const Dim& x, const Dim& y) { return minimum(x, y); });
+  if (op == "Max") return each([](const Dim& x, const Dim& y) { return maximum(x, y); });
+  // ONNX truncates, floor_div floors.
+  if (!std::all_of(in[0].begin(), in[0].end(), not_negative)) return std::nullopt;
+  if (!std::all_of(in[1].begin(), in[1].end(), positive)) return std::nullopt;
+  if (op == "Mod") return each([](const Dim& x, const Dim& y) { return floor_mod(x, y); });
+  if (op == "Div") return each([](const Dim& x, const Dim& y) { return floor_div(x, y); });
+  return std::nullopt;
+}
+
+}  // namespace
+
+// The node has been lowered to values already; where its elements are sizes, a simpler value takes the result's place.
+void propagate_sizes(Call& c) {
+  if (c.results.size() != 1 || !c.results[0] || c.results[0]->type.rank() > 1 || c.inputs().empty()) return;
+  if (constant_of(c.results[0])) return;
+  const std::string_view op = c.node().op_type;
+  DType dtype = c.results[0]->type.dtype;
+  // Narrow and unsigned types would wrap around.
+  bool holds_sizes = dtype == DType::i64 || dtype == DType::i32;
+  std::optional<Sizes> out;
+  if (op == "Where" && holds_sizes) {
+    out = selected_sizes(c);
+  } else {
+    std::vector<Sizes> in;
+    for (const Value* v : c.inputs()) {
+      auto sizes = v ? c.sizes_of(v) : std::nullopt;
+      if (!sizes) return;
+      in.push_back(std::move(*sizes));
+    }
+    bool compares = op == "Equal" || op == "Less" || op == "LessOrEqual" || op == "Greater" || op == "GreaterOrEqual";
+    if (compares) return propagate_comparison(c, op, in.at(0), in.at(1));
+    if (!holds_sizes) return;
+    bool all_axes = c.integer("noop_with_empty_axes", 0) == 0;
+    if ((op == "ReduceProd" || op == "ReduceSum") && !all_axes) return;
+    if (op == "ReduceProd" || op == "ReduceSum") in.resize(1);
+    out = result_sizes(op, in);
+  }
+  if (!out) return;
+  bool scalar = c.results[0]->type.rank() == 0;
+  const Dim count = scalar ? Dim(1) : c.results[0]->type.shape[0];
+  if (count != Dim(static_cast<int64_t>(out->size()))) return;
+  c.results[0] = c.from_sizes(std::move(*out), scalar, dtype);
 }
 
 }  // namespace cuvil::onnx

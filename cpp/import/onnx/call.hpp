@@ -29,7 +29,9 @@ class Call {
   Value* optional_input(size_t i) const { return i < inputs_.size() ? inputs_[i] : nullptr; }
   const std::vector<Value*>& inputs() const { return inputs_; }
 
+  /// Null where the node does not have it. With a type: of that type, else the file is malformed.
   const AttributeProto* attribute(std::string_view name) const;
+  const AttributeProto* attribute(std::string_view name, AttributeProto::Type type) const;
   int64_t integer(std::string_view name, int64_t fallback) const;
   double real(std::string_view name, double fallback) const;
   std::string text(std::string_view name, std::string_view fallback) const;
@@ -42,10 +44,15 @@ class Call {
   /// The elements of an integer input as sizes, if they are known.
   std::optional<std::vector<Dim>> sizes_of(const Value* v) const;
   std::vector<Dim> sizes(size_t i) const;
+  /// The same as a shape: no negative constants.
+  Shape shape(size_t i) const;
+  /// The only element of an integer input.
+  Dim size(size_t i) const;
   std::vector<int64_t> constants(size_t i) const;
+  int64_t constant(size_t i) const;
   double constant_real(size_t i) const;
-  /// An i64 vector (or rank-0) of known sizes.
-  Value* from_sizes(std::vector<Dim> sizes, bool scalar = false);
+  /// A vector (or rank-0) of known sizes.
+  Value* from_sizes(std::vector<Dim> sizes, bool scalar = false, DType dtype = DType::i64);
 
   Value* zero(DType t) { return is_float(t) ? b.scalar(t, 0) : b.scalar_int(t, 0); }
   Value* number(DType t, double v) { return is_float(t) ? b.scalar(t, v) : b.scalar_int(t, static_cast<int64_t>(v)); }
@@ -54,6 +61,9 @@ class Call {
   std::vector<Value*> results;
 
   [[noreturn]] void fail(const std::string& why) const;
+  void require(bool ok, const char* why) const {
+    if (!ok) fail(why);
+  }
   std::string describe() const;
 
  private:
@@ -76,6 +86,8 @@ std::vector<Row> shape_rows();
 std::vector<Row> reduction_rows();
 std::vector<Row> network_rows();
 
+/// Replaces small results that depend on constants only, so that whoever needs their values finds constants.
+void fold_small_results(Call& call);
 /// Keeps known sizes through an op on shapes (Gather, Concat, Add, …), if all its inputs are known.
 void propagate_sizes(Call& call);
 

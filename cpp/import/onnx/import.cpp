@@ -23,11 +23,17 @@ const std::map<std::string, Lowering, std::less<>>& table() {
 }
 
 // Names of sizes in a file may be any text; symbols are identifiers.
-std::string symbol_name(std::string_view param) {
+std::string identifier(std::string_view param) {
   std::string name;
   for (char c : param) name += std::isalnum(static_cast<unsigned char>(c)) || c == '_' ? c : '_';
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) name = "d" + name;
   return name;
+}
+
+// "s0 - 1" computes, "batch-size" is a name.
+bool looks_computed(std::string_view text) {
+  if (text.find_first_of("+*/%()") != std::string_view::npos) return true;
+  return text.find(" - ") != std::string_view::npos;
 }
 
 class Importer {
@@ -39,8 +45,11 @@ class Importer {
     auto it = model.opsets.find("");
     int64_t opset = it == model.opsets.end() ? 1 : it->second;
     check_supported(model.graph);
+    if (model.graph.has_sparse_initializers) throw CompileError("sparse initialisers are not supported");
     for (std::string_view message : model.graph.initializers) {
       NamedTensor t = read_tensor(message, source_);
+      if (values_.count(t.name))
+        throw CompileError("malformed ONNX file: two initialisers have the name '" + t.name + "'");
       b_.set_source(t.name);
       values_[t.name] = b_.constant(std::move(t.tensor));
     }
@@ -76,7 +85,8 @@ class Importer {
 
   void add_input(const ValueInfoProto& input) {
     std::string name(input.name);
-    known_inputs_.insert(name);
+    if (!known_inputs_.insert(name).second)
+      throw CompileError("malformed ONNX file: two inputs have the name '" + name + "'");
     if (values_.count(name)) return;  // an initialiser gives it a value
     std::string where = "input '" + name + "'";
     if (!input.is_tensor) throw CompileError(where + " is not a tensor, which is not supported");
@@ -101,18 +111,28 @@ class Importer {
   }
 
   Dim size_from_text(const std::string& text, const std::string& input, size_t axis) {
-    if (text.empty()) return Dim::symbol(symbol_name(input) + "_" + std::to_string(axis), 0);
+    if (text.empty()) return symbol_of(input + "_" + std::to_string(axis), true);
     bool number = text.find_first_not_of("0123456789") == std::string::npos && text.size() < 18;
     if (number) return std::stoll(text);
-    bool expression = text.find_first_of("+-*/ ()") != std::string::npos;
-    if (expression) {
+    if (looks_computed(text)) {
       try {
-        return Dim::parse(text, [](const std::string& name) { return Dim::symbol(symbol_name(name), 0); });
+        return Dim::parse(text, [this](const std::string& name) { return symbol_of(name, false); });
       } catch (const CompileError&) {
         // Not an expression after all: a name with odd letters.
       }
     }
-    return Dim::symbol(symbol_name(text), 0);
+    return symbol_of(text, false);
+  }
+
+  // Equal texts share a symbol. A size of its own shares it with nothing, and neither do two texts that become one
+  // identifier.
+  Dim symbol_of(const std::string& text, bool own) {
+    if (auto it = symbols_.find(text); !own && it != symbols_.end()) return it->second;
+    std::string name = identifier(text);
+    while (!symbol_names_.insert(name).second) name += "_";
+    Dim symbol = Dim::symbol(name, 0);
+    if (!own) symbols_.emplace(text, symbol);
+    return symbol;
   }
 
   Value* find(std::string_view name, const std::string& user) {
@@ -135,6 +155,7 @@ class Importer {
     b_.set_source(call.describe());
     try {
       table().find(node.op_type)->second(call);
+      fold_small_results(call);
       propagate_sizes(call);
     } catch (const CompileError& e) {
       std::string what = e.what();
@@ -144,7 +165,7 @@ class Importer {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i].empty()) continue;
       Value* v = i < call.results.size() ? call.results[i] : nullptr;
-      if (values_.count(node.outputs[i]))
+      if (values_.count(node.outputs[i]) || not_computed_.count(node.outputs[i]))
         throw CompileError("malformed ONNX file: '" + std::string(node.outputs[i]) + "' is defined twice");
       // A missing value is only an error when somebody uses it.
       if (v) {
@@ -162,20 +183,22 @@ class Importer {
   std::map<std::string, Value*, std::less<>> values_;
   std::map<std::string, std::string, std::less<>> not_computed_;  // outputs that a lowering leaves out, and their nodes
   std::set<std::string> known_inputs_;
+  std::map<std::string, Dim> symbols_;  // by their text in the file
+  std::set<std::string> symbol_names_;
   KnownSizes known_sizes_;
 };
 
 }  // namespace
 
 Graph import_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const ImportOptions& options) {
-  Source source{bytes, std::move(owner), ""};
+  Source source{bytes, std::move(owner), "", ""};
   return Importer(source, options).run();
 }
 
 Graph import_file(const std::string& path, const ImportOptions& options) {
   MappedFile file = map_file(path);
   std::string folder = std::filesystem::path(path).parent_path().string();
-  Source source{file.bytes, file.owner, folder.empty() ? "." : folder};
+  Source source{file.bytes, file.owner, folder.empty() ? "." : folder, path};
   return Importer(source, options).run();
 }
 

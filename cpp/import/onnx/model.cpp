@@ -139,6 +139,9 @@ GraphProto read_graph(std::string_view bytes) {
       case 12:
         g.outputs.push_back(read_value_info(f.as_bytes()));
         break;
+      case 15:
+        g.has_sparse_initializers = true;
+        break;
       default:
         break;
     }

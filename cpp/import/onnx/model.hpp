@@ -16,9 +16,11 @@ struct Source {
   std::string_view bytes;
   std::shared_ptr<const void> owner;
   std::string folder;
+  std::string path;
 };
 
 struct AttributeProto {
+  enum Type : int64_t { Undefined = 0, Float = 1, Int = 2, String = 3, TensorType = 4, Floats = 6, Ints = 7 };
   std::string_view name;
   int64_t type = 0;
   float f = 0;
@@ -55,6 +57,7 @@ struct GraphProto {
   std::vector<NodeProto> nodes;
   std::vector<std::string_view> initializers;  // TensorProto messages
   std::vector<ValueInfoProto> inputs, outputs;
+  bool has_sparse_initializers = false;
 };
 
 struct ModelProto {

@@ -8,39 +8,64 @@ namespace cuvil::onnx {
 
 namespace {
 
-std::vector<int64_t> or_ones(std::vector<int64_t> v, size_t n) {
-  return v.empty() ? std::vector<int64_t>(n, 1) : v;
+// The sliding window of a convolution or pooling over the trailing axes of an input.
+struct Window {
+  std::vector<int64_t> size, strides, dilations;
+  std::vector<int64_t> pads;  // {low…, high…}
+};
+
+// One number per spatial axis, 1 where the attribute is missing, of a size that arithmetic on sizes can bear.
+std::vector<int64_t> per_axis(Call& c, const char* name, size_t spatial) {
+  std::vector<int64_t> v = c.ints(name);
+  if (v.empty()) v.assign(spatial, 1);
+  bool good = v.size() == spatial;
+  for (int64_t n : v) good &= n >= 1 && n <= INT32_MAX;
+  if (!good) c.fail(std::string(name) + " must have one positive number per spatial axis");
+  return v;
 }
 
-// {low…, high…} from pads or auto_pad.
-std::vector<int64_t> pads_of(Call& c, const Value* x, const std::vector<int64_t>& window,
-                             const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations) {
-  size_t spatial = window.size();
+// What auto_pad adds to an axis.
+int64_t same_padding(Call& c, const Dim& size, int64_t window, int64_t stride, int64_t dilation) {
+  int64_t reach = (window - 1) * dilation + 1;
+  if (!size.is_constant()) {
+    if (stride != 1) c.fail("auto_pad of an axis whose size varies, with a stride, is not supported");
+    return reach - 1;
+  }
+  int64_t steps = ceil_div(size, stride).value() - 1;
+  return std::max<int64_t>(0, (Dim(steps) * stride + reach - size).value());
+}
+
+Window window_of(Call& c, const Value* x, std::vector<int64_t> size) {
+  size_t spatial = size.size();
+  if (x->type.shape.size() != spatial + 2 || spatial == 0) c.fail("the window must have one size per spatial axis");
+  int64_t elements = 1;
+  for (int64_t n : size) {
+    if (n < 1 || __builtin_mul_overflow(elements, n, &elements) || elements > INT32_MAX)
+      c.fail("the window's sizes are out of range");
+  }
+  Window w{std::move(size), per_axis(c, "strides", spatial), per_axis(c, "dilations", spatial), c.ints("pads")};
   std::string mode = c.text("auto_pad", "NOTSET");
-  std::vector<int64_t> pads = c.ints("pads");
   if (mode == "NOTSET" || mode.empty()) {
-    if (pads.empty()) pads.assign(2 * spatial, 0);
-    if (pads.size() != 2 * spatial) c.fail("pads must have two entries per spatial axis");
-    return pads;
+    if (w.pads.empty()) w.pads.assign(2 * spatial, 0);
+    bool good = w.pads.size() == 2 * spatial;
+    for (int64_t n : w.pads) good &= n >= 0 && n <= INT32_MAX;
+    if (!good) c.fail("pads must have two numbers per spatial axis, none negative");
+    return w;
   }
-  pads.assign(2 * spatial, 0);
-  if (mode == "VALID") return pads;
+  w.pads.assign(2 * spatial, 0);
+  if (mode == "VALID") return w;
+  if (mode != "SAME_UPPER" && mode != "SAME_LOWER") c.fail("auto_pad '" + mode + "' does not exist");
   for (size_t i = 0; i < spatial; ++i) {
-    const Dim& size = x->type.shape[i + 2];
-    int64_t reach = (window[i] - 1) * dilations[i] + 1, total;
-    if (size.is_constant()) {
-      int64_t out = (size.value() + strides[i] - 1) / strides[i];
-      total = std::max<int64_t>(0, (out - 1) * strides[i] + reach - size.value());
-    } else if (strides[i] == 1) {
-      total = reach - 1;
-    } else {
-      c.fail("auto_pad of an axis whose size varies, with a stride, is not supported");
-    }
-    bool upper = mode == "SAME_UPPER";
-    pads[i] = upper ? total / 2 : total - total / 2;
-    pads[spatial + i] = total - pads[i];
+    int64_t total = same_padding(c, x->type.shape[i + 2], w.size[i], w.strides[i], w.dilations[i]);
+    w.pads[i] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
+    w.pads[spatial + i] = total - w.pads[i];
   }
-  return pads;
+  return w;
+}
+
+Value* per_channel(Call& c, Value* v, const Value* x) {
+  if (v->type.rank() != 1 || x->type.rank() < 2) c.fail("needs one number per channel, and channels on axis 1");
+  return c.b.per_channel(v, x->type.shape.size());
 }
 
 void conv(Call& c) {
@@ -48,24 +73,23 @@ void conv(Call& c) {
   Value* w = c.input(1);
   if (x->type.rank() < 3 || w->type.rank() != x->type.rank())
     c.fail("input and weight must have one rank of 3 or more");
-  size_t spatial = x->type.shape.size() - 2;
-  std::vector<int64_t> window, strides = or_ones(c.ints("strides"), spatial),
-                               dilations = or_ones(c.ints("dilations"), spatial);
-  if (strides.size() != spatial || dilations.size() != spatial)
-    c.fail("strides and dilations must have one entry per spatial axis");
-  for (size_t i = 0; i < spatial; ++i) {
-    if (!w->type.shape[i + 2].is_constant()) c.fail("the kernel's size must be constant");
-    window.push_back(w->type.shape[i + 2].value());
+  std::vector<int64_t> size;
+  for (size_t i = 2; i < w->type.shape.size(); ++i) {
+    if (!w->type.shape[i].is_constant()) c.fail("the kernel's size must be constant");
+    size.push_back(w->type.shape[i].value());
   }
-  Value* y = c.b.conv(x, w, strides, pads_of(c, x, window, strides, dilations), dilations, c.integer("group", 1));
-  if (Value* bias = c.optional_input(2)) y = c.b.add(y, c.b.per_channel(bias, y->type.shape.size()));
+  Window window = window_of(c, x, std::move(size));
+  int64_t groups = c.integer("group", 1);
+  c.require(groups >= 1, "group must be positive");
+  Value* y = c.b.conv(x, w, window.strides, window.pads, window.dilations, groups);
+  if (Value* bias = c.optional_input(2)) y = c.b.add(y, per_channel(c, bias, y));
   c.set(y);
 }
 
 void gemm(Call& c) {
   Value* a = c.input(0);
   Value* b = c.input(1);
-  if (c.opset() < 7 && a->type.rank() != 2) c.fail("needs matrices");
+  c.require(a->type.rank() == 2 && b->type.rank() == 2, "needs matrices");
   if (c.integer("transA", 0)) a = c.b.transpose_last(a);
   if (c.integer("transB", 0)) b = c.b.transpose_last(b);
   double alpha = c.real("alpha", 1), beta = c.real("beta", 1);
@@ -83,16 +107,31 @@ void matmul(Call& c) {
   c.set(c.b.product(c.input(0), c.input(1)));
 }
 
+// Half types are computed in f32.
+Value* widen(Call& c, Value* v) {
+  return v && size_of(v->type.dtype) == 2 && is_float(v->type.dtype) ? c.b.cast(v, DType::f32) : v;
+}
+
 void batch_normalization(Call& c) {
+  Value* x = c.input(0);
   if (c.integer("training_mode", 0)) c.fail("training mode is not supported");
-  c.set(c.b.batch_norm(c.input(0), c.input(1), c.input(2), c.input(3), c.input(4), c.real("epsilon", 1e-5)));
+  if (!c.integer("spatial", 1)) c.fail("statistics per element (spatial = 0) are not supported");
+  Value* wide = widen(c, x);
+  Value* parts[4];
+  for (size_t i = 0; i < 4; ++i) {
+    parts[i] = c.b.cast(c.input(i + 1), wide->type.dtype);
+    c.require(parts[i]->type.rank() == 1 && x->type.rank() >= 2,
+              "needs one number per channel, and channels on axis 1");
+  }
+  Value* y = c.b.batch_norm(wide, parts[0], parts[1], parts[2], parts[3], c.real("epsilon", 1e-5));
+  c.set(c.b.cast(y, x->type.dtype));
 }
 
 // (Y, Mean, InvStdDev); the statistics are in f32 for half types.
 void layer_normalization(Call& c) {
   Value* x = c.input(0);
   DType t = x->type.dtype;
-  auto wide = [&](Value* v) { return v && size_of(t) == 2 ? c.b.cast(v, DType::f32) : v; };
+  auto wide = [&](Value* v) { return widen(c, v); };
   auto axis = static_cast<int>(c.axis("axis", -1, x));
   double epsilon = c.real("epsilon", 1e-5);
   c.set(c.b.cast(c.b.layer_norm(wide(x), axis, wide(c.input(1)), wide(c.optional_input(2)), epsilon), t));
@@ -108,7 +147,7 @@ void layer_normalization(Call& c) {
 void rms_normalization(Call& c) {
   Value* x = c.input(0);
   DType t = x->type.dtype;
-  Value* wide = size_of(t) == 2 ? c.b.cast(x, DType::f32) : x;
+  Value* wide = widen(c, x);
   std::vector<int64_t> axes;
   for (int64_t i = c.axis("axis", -1, x); i < x->type.rank(); ++i) axes.push_back(i);
   Value* factor =
@@ -118,47 +157,81 @@ void rms_normalization(Call& c) {
 
 void instance_normalization(Call& c) {
   Value* x = c.input(0);
+  c.require(x->type.rank() >= 3, "needs an input of rank 3 or more");
   Value* y = c.b.layer_norm(x, 2, nullptr, nullptr, c.real("epsilon", 1e-5));
-  c.set(c.b.add(c.b.mul(y, c.b.per_channel(c.input(1), x->type.shape.size())),
-                c.b.per_channel(c.input(2), x->type.shape.size())));
+  c.set(c.b.add(c.b.mul(y, per_channel(c, c.input(1), x)), per_channel(c, c.input(2), x)));
 }
 
 void group_normalization(Call& c) {
   Value* x = c.input(0);
   int64_t groups = c.integer("num_groups", 1);
+  c.require(x->type.rank() >= 3 && groups >= 1, "needs an input of rank 3 or more, in groups");
   Value* scale = c.input(1);
   Value* bias = c.input(2);
   if (c.opset() < 21) {
     // One factor per group; spread it over the group's channels.
     auto spread = [&](Value* v) {
-      Dim per = floor_div(x->type.shape.at(1), groups);
+      Dim per = floor_div(x->type.shape[1], groups);
       return c.b.reshape(c.b.broadcast(c.b.reshape(v, {groups, 1}), {groups, per}), {x->type.shape[1]});
     };
     scale = spread(scale);
     bias = spread(bias);
   }
+  c.require(scale->type.rank() == 1 && bias->type.rank() == 1, "scale and bias must be vectors");
   c.set(c.b.group_norm(x, groups, scale, bias, c.real("epsilon", 1e-5)));
 }
 
 template <bool average>
 void pool(Call& c) {
   Value* x = c.input(0);
-  std::vector<int64_t> window = c.ints("kernel_shape");
-  size_t spatial = window.size();
-  if (x->type.shape.size() != spatial + 2) c.fail("kernel_shape must have one entry per spatial axis");
   if (!average && c.node().outputs.size() > 1 && !c.node().outputs[1].empty())
     c.fail("the indices of max pooling are not supported yet");
-  std::vector<int64_t> strides = or_ones(c.ints("strides"), spatial), dilations = or_ones(c.ints("dilations"), spatial);
-  std::vector<int64_t> pads = pads_of(c, x, window, strides, dilations);
+  Window w = window_of(c, x, c.ints("kernel_shape"));
   bool ceil_mode = c.integer("ceil_mode", 0);
   if (average) {
-    for (int64_t d : dilations) {
-      if (d != 1) c.fail("dilated average pooling is not supported yet");
-    }
-    c.set(c.b.avg_pool(x, window, strides, pads, ceil_mode, c.integer("count_include_pad", 0) != 0));
+    bool whole = c.integer("count_include_pad", 0) != 0;
+    c.set(c.b.avg_pool(x, w.size, w.strides, w.pads, ceil_mode, whole, 0, w.dilations));
   } else {
-    c.set(c.b.max_pool(x, window, strides, pads, dilations, ceil_mode));
+    c.set(c.b.max_pool(x, w.size, w.strides, w.pads, w.dilations, ceil_mode));
   }
+}
+
+// x / (bias + alpha / size · sum of squares over a window of channels) ^ beta
+void local_response_normalization(Call& c) {
+  Value* x = c.input(0);
+  int64_t size = c.integer("size", 0);
+  c.require(x->type.rank() >= 2 && size >= 1 && size <= INT32_MAX, "needs channels and a positive size");
+  size_t rank = x->type.shape.size();
+  std::vector<Dim> low(rank, Dim(0)), high(rank, Dim(0));
+  low[1] = (size - 1) / 2;
+  high[1] = size - 1 - (size - 1) / 2;
+  std::vector<int64_t> window(rank - 1, 1), ones(rank - 1, 1);
+  window[0] = size;
+  Value* squares = c.b.pad(c.b.mul(x, x), low, high, 0);
+  Value* sum = c.b.window_reduce(ReduceFn::Sum, squares, window, ones, ones);
+  Value* scaled = c.b.binary(Fn::Mul, sum, c.real("alpha", 1e-4) / static_cast<double>(size));
+  Value* base = c.b.binary(Fn::Add, scaled, c.real("bias", 1));
+  c.set(c.b.div(x, c.b.binary(Fn::Pow, base, c.real("beta", 0.75))));
+}
+
+// x / ‖x‖ₚ along an axis; 0 where the norm is.
+void lp_normalization(Call& c) {
+  Value* x = c.input(0);
+  int64_t axis = c.axis("axis", -1, x), p = c.integer("p", 2);
+  c.require(p == 1 || p == 2, "p must be 1 or 2");
+  Value* powers = p == 1 ? c.b.unary(Fn::Abs, x) : c.b.mul(x, x);
+  Value* norm = c.b.reduce(ReduceFn::Sum, powers, {axis}, true);
+  if (p == 2) norm = c.b.unary(Fn::Sqrt, norm);
+  Value* zero = c.zero(x->type.dtype);
+  c.set(c.b.select(c.b.binary(Fn::Eq, norm, zero), zero, c.b.div(x, norm)));
+}
+
+void mean_variance_normalization(Call& c) {
+  Value* x = c.input(0);
+  std::vector<int64_t> axes = c.ints("axes", {0, 2, 3});
+  Value* centred = c.b.sub(x, c.b.mean(x, axes, true));
+  Value* deviation = c.b.unary(Fn::Sqrt, c.b.mean(c.b.mul(centred, centred), axes, true));
+  c.set(c.b.div(centred, c.b.binary(Fn::Add, deviation, 1e-9)));
 }
 
 std::vector<int64_t> spatial_axes(const Value* x) {
@@ -185,9 +258,12 @@ std::vector<Row> network_rows() {
       {"GlobalMaxPool", global_max_pool},
       {"GroupNormalization", group_normalization},
       {"InstanceNormalization", instance_normalization},
+      {"LRN", local_response_normalization},
       {"LayerNormalization", layer_normalization},
+      {"LpNormalization", lp_normalization},
       {"MatMul", matmul},
       {"MaxPool", pool<false>},
+      {"MeanVarianceNormalization", mean_variance_normalization},
       {"RMSNormalization", rms_normalization},
   };
 }

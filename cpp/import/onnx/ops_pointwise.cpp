@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "import/onnx/call.hpp"
-#include "ir/evaluate.hpp"
 
 namespace cuvil::onnx {
 
@@ -68,12 +67,15 @@ void identity(Call& c) {
 }
 
 void dropout(Call& c) {
+  Value* x = c.input(0);
   if (c.optional_input(2)) {
-    auto training = evaluate_constant(c.input(2), 1);
-    if (!training || training->get_int(0) != 0) c.fail("training mode is not supported");
+    const Tensor* training = constant_of(c.input(2));
+    if (!training || training->num_elements() != 1 || training->get_int(0) != 0)
+      c.fail("training mode is not supported");
   }
-  c.set(c.input(0));
-  if (c.node().outputs.size() > 1) c.set(c.b.full(c.input(0)->type.shape, DType::boolean, 1));
+  c.set(x);
+  DType mask = c.opset() < 10 ? x->type.dtype : DType::boolean;
+  if (c.node().outputs.size() > 1) c.set(c.b.broadcast(c.number(mask, 1), x->type.shape));
 }
 
 void cast(Call& c) {
@@ -107,7 +109,14 @@ void leaky_relu(Call& c) {
 }
 void prelu(Call& c) {
   Value* x = c.input(0);
-  c.set(c.b.select(c.b.binary(Fn::Lt, x, c.zero(x->type.dtype)), c.b.mul(x, c.input(1)), x));
+  Value* slope = c.input(1);
+  // Before opset 7, a vector of slopes lay along the channels.
+  if (c.opset() < 7 && slope->type.rank() == 1 && x->type.rank() > 1 && slope->type.shape[0] != Dim(1)) {
+    Shape shape(x->type.shape.size() - 1, Dim(1));
+    shape[0] = slope->type.shape[0];
+    slope = c.b.reshape(slope, shape);
+  }
+  c.set(c.b.select(c.b.binary(Fn::Lt, x, c.zero(x->type.dtype)), c.b.mul(x, slope), x));
 }
 void elu(Call& c) {
   Value* x = c.input(0);
@@ -169,6 +178,49 @@ void cosh(Call& c) {
   c.set(c.b.binary(Fn::Mul, c.b.add(c.b.unary(Fn::Exp, x), c.b.unary(Fn::Exp, c.b.unary(Fn::Neg, x))), 0.5));
 }
 
+// sign(x) · f(|x|), for odd functions.
+Value* odd(Call& c, Value* x, Value* of_magnitude) {
+  return c.b.select(c.b.binary(Fn::Lt, x, 0.0), c.b.unary(Fn::Neg, of_magnitude), of_magnitude);
+}
+// log(2x) where squares would overflow or lose the rest.
+Value* or_log_of_double(Call& c, Value* x, Value* y) {
+  Value* large = c.b.binary(Fn::Add, c.b.unary(Fn::Log, x), std::log(2.0));
+  return c.b.select(c.b.binary(Fn::Gt, x, 1e4), large, y);
+}
+void asinh(Call& c) {
+  Value* x = c.input(0);
+  Value* m = c.b.unary(Fn::Abs, x);
+  Value* square = c.b.mul(m, m);
+  Value* root = c.b.unary(Fn::Sqrt, c.b.binary(Fn::Add, square, 1));
+  // log(m + √(m² + 1)) = log1p(m + m² / (1 + √(m² + 1)))
+  Value* rest = c.b.add(m, c.b.div(square, c.b.binary(Fn::Add, root, 1)));
+  c.set(odd(c, x, or_log_of_double(c, m, c.b.unary(Fn::Log1p, rest))));
+}
+void acosh(Call& c) {
+  Value* x = c.input(0);
+  Value* t = c.b.binary(Fn::Sub, x, 1);
+  // log(x + √(x² - 1)) = log1p(t + √(t · (x + 1))) with t = x - 1
+  Value* root = c.b.unary(Fn::Sqrt, c.b.mul(t, c.b.binary(Fn::Add, x, 1)));
+  c.set(or_log_of_double(c, x, c.b.unary(Fn::Log1p, c.b.add(t, root))));
+}
+void atanh(Call& c) {
+  Value* x = c.input(0);
+  Value* m = c.b.unary(Fn::Abs, x);
+  Value* one = c.number(x->type.dtype, 1);
+  Value* ratio = c.b.div(c.b.add(m, m), c.b.sub(one, m));
+  c.set(odd(c, x, c.b.binary(Fn::Mul, c.b.unary(Fn::Log1p, ratio), 0.5)));
+}
+
+void shrink(Call& c) {
+  Value* x = c.input(0);
+  DType t = x->type.dtype;
+  Value* limit = c.number(t, c.real("lambd", 0.5));
+  Value* bias = c.number(t, c.real("bias", 0));
+  Value* rest = c.b.select(c.b.binary(Fn::Gt, x, limit), c.b.sub(x, bias), c.zero(t));
+  Value* below = c.b.binary(Fn::Lt, x, c.b.unary(Fn::Neg, limit));  // goes first where a negative limit makes both hold
+  c.set(c.b.select(below, c.b.add(x, bias), rest));
+}
+
 void is_inf(Call& c) {
   Value* x = c.input(0);
   bool negative = c.integer("detect_negative", 1), up = c.integer("detect_positive", 1);
@@ -185,17 +237,16 @@ void bit_shift(Call& c) {
   c.set(c.b.binary(c.text("direction", "LEFT") == "LEFT" ? Fn::Shl : Fn::Shr, c.input(0), c.input(1)));
 }
 
-void absolute(Call& c) {
-  unary<Fn::Abs>(c);
-}
-
 }  // namespace
 
 std::vector<Row> pointwise_rows() {
   return {
-      {"Abs", absolute},
+      {"Abs", unary<Fn::Abs>},
+      {"Acosh", acosh},
       {"Add", binary<Fn::Add>},
       {"And", binary<Fn::And>},
+      {"Asinh", asinh},
+      {"Atanh", atanh},
       {"BitShift", bit_shift},
       {"BitwiseAnd", binary<Fn::And>},
       {"BitwiseNot", unary<Fn::Not>},
@@ -242,6 +293,7 @@ std::vector<Row> pointwise_rows() {
       {"Relu", relu},
       {"Round", unary<Fn::Round>},
       {"Selu", selu},
+      {"Shrink", shrink},
       {"Sigmoid", unary<Fn::Sigmoid>},
       {"Sign", unary<Fn::Sign>},
       {"Sin", unary<Fn::Sin>},

@@ -96,6 +96,16 @@ void argument_of_extremum(Call& c) {
   c.set(c.b.sub(c.b.dim_value(n - 1), first));
 }
 
+// The axes before `axis` as rows, the others as columns.
+Value* as_rows(Call& c, Value* x, int64_t axis) {
+  Dim rows = 1, columns = 1;
+  for (int64_t i = 0; i < x->type.rank(); ++i) {
+    Dim& side = i < axis ? rows : columns;
+    side = side * x->type.shape[static_cast<size_t>(i)];
+  }
+  return c.b.reshape(x, {rows, columns});
+}
+
 template <bool logarithm>
 void softmax(Call& c) {
   Value* x = c.input(0);
@@ -104,25 +114,33 @@ void softmax(Call& c) {
     return;
   }
   // Earlier, everything from the axis on was one row.
-  int64_t axis = c.integer("axis", 1);
-  if (axis < 0) axis += x->type.rank();
-  Dim rows = 1, columns = 1;
-  for (int64_t i = 0; i < x->type.rank(); ++i) {
-    const Dim& d = x->type.shape[static_cast<size_t>(i)];
-    if (i < axis)
-      rows = rows * d;
-    else
-      columns = columns * d;
-  }
-  Shape shape = x->type.shape;
-  c.set(c.b.reshape(c.b.softmax(c.b.reshape(x, {rows, columns}), 1, logarithm), shape));
+  int64_t axis = c.axis("axis", 1, x);
+  c.set(c.b.reshape(c.b.softmax(as_rows(c, x, axis), 1, logarithm), x->type.shape));
 }
 
-void cumulative_sum(Call& c) {
+// 1 at the first maximum of each row, else 0.
+void hardmax(Call& c) {
   Value* x = c.input(0);
-  int64_t axis = c.wrap_axis(c.constants(1).at(0), x->type.rank());
+  bool coerced = c.opset() < 13;
+  int64_t axis = c.axis("axis", coerced ? 1 : -1, x);
+  const Shape shape = x->type.shape;
+  if (coerced) {
+    x = as_rows(c, x, axis);
+    axis = 1;
+  }
+  Shape along(x->type.shape.size(), Dim(1));
+  along[static_cast<size_t>(axis)] = x->type.shape[static_cast<size_t>(axis)];
+  Value* first = c.b.reduce(ReduceFn::ArgMax, x, {axis}, true);
+  Value* here = c.b.binary(Fn::Eq, c.b.iota(along, static_cast<int>(axis), DType::i64), first);
+  c.set(c.b.reshape(c.b.cast(here, x->type.dtype), shape));
+}
+
+template <ReduceFn fn>
+void scan(Call& c) {
+  Value* x = c.input(0);
+  int64_t axis = c.wrap_axis(c.constant(1), x->type.rank());
   c.set(c.b.node(Op::Scan, {x},
-                 {{"fn", ReduceFn::Sum},
+                 {{"fn", fn},
                   {"axis", axis},
                   {"exclusive", c.integer("exclusive", 0) != 0},
                   {"reverse", c.integer("reverse", 0) != 0}}));
@@ -134,7 +152,9 @@ std::vector<Row> reduction_rows() {
   return {
       {"ArgMax", argument_of_extremum<ReduceFn::ArgMax>},
       {"ArgMin", argument_of_extremum<ReduceFn::ArgMin>},
-      {"CumSum", cumulative_sum},
+      {"CumProd", scan<ReduceFn::Prod>},
+      {"CumSum", scan<ReduceFn::Sum>},
+      {"Hardmax", hardmax},
       {"LogSoftmax", softmax<true>},
       {"ReduceL1", reduce_l1},
       {"ReduceL2", reduce_l2},

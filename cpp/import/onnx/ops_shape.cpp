@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "import/onnx/call.hpp"
 
@@ -15,11 +16,22 @@ std::vector<int64_t> axes_of(Call& c, size_t input) {
   return c.ints("axes");
 }
 
+AttributeProto::Type type_of_constant(Call& c, std::string_view name) {
+  if (name == "value_float") return AttributeProto::Float;
+  if (name == "value_floats") return AttributeProto::Floats;
+  if (name == "value_int") return AttributeProto::Int;
+  if (name == "value_ints") return AttributeProto::Ints;
+  c.fail("a constant of kind '" + std::string(name) + "' is not supported");
+}
+
 void constant(Call& c) {
   for (const AttributeProto& a : c.node().attributes) {
     if (a.name == "value") {
       c.set(c.b.constant(c.tensor("value")));
-    } else if (a.name == "value_float") {
+      return;
+    }
+    c.attribute(a.name, type_of_constant(c, a.name));
+    if (a.name == "value_float") {
       c.set(c.b.scalar(DType::f32, static_cast<double>(a.f)));
     } else if (a.name == "value_int") {
       c.set(c.b.scalar_int(DType::i64, a.i));
@@ -31,8 +43,6 @@ void constant(Call& c) {
       Tensor t(DType::i64, {static_cast<int64_t>(a.ints.size())});
       for (size_t i = 0; i < a.ints.size(); ++i) t.mutable_as<int64_t>()[i] = a.ints[i];
       c.set(c.b.constant(t));
-    } else {
-      c.fail("a constant of kind '" + std::string(a.name) + "' is not supported");
     }
     return;
   }
@@ -42,7 +52,7 @@ void constant(Call& c) {
 void constant_of_shape(Call& c) {
   Tensor value = c.attribute("value") ? c.tensor("value") : Tensor::scalar(DType::f32, 0);
   if (value.num_elements() != 1) c.fail("value must have one element");
-  c.set(c.b.broadcast(c.b.constant(value.reshaped({})), c.sizes(0)));
+  c.set(c.b.broadcast(c.b.constant(value.reshaped({})), c.shape(0)));
 }
 
 void shape(Call& c) {
@@ -75,6 +85,7 @@ void reshape(Call& c) {
       if (i >= x->type.shape.size()) c.fail("size 0 copies an axis that the input does not have");
       wanted[i] = x->type.shape[i];
     }
+    if (wanted[i].is_constant() && wanted[i].value() < -1) c.fail("asks for the negative size " + wanted[i].str());
     if (wanted[i] == Dim(-1)) {
       if (open) c.fail("two sizes of -1");
       open = i;
@@ -84,6 +95,7 @@ void reshape(Call& c) {
   }
   if (open) {
     Dim total = x->type.num_elements();
+    if (known == Dim(0)) c.fail("a size of -1 beside one of 0");
     auto rest = exact_div(total, known);
     if (!rest && known.is_constant() && known.value() > 0) rest = floor_div(total, known);
     if (!rest) c.fail("cannot infer the size -1 of " + shape_str(wanted) + " from " + x->type.str());
@@ -114,7 +126,12 @@ void squeeze(Call& c) {
   c.set(c.b.squeeze(x, axes));
 }
 void unsqueeze(Call& c) {
-  c.set(c.b.unsqueeze(c.input(0), axes_of(c, 1)));
+  Value* x = c.input(0);
+  std::vector<int64_t> axes = axes_of(c, 1);
+  auto rank = x->type.rank() + static_cast<int64_t>(axes.size());
+  std::set<int64_t> distinct;
+  for (int64_t axis : axes) c.require(distinct.insert(c.wrap_axis(axis, rank)).second, "an axis is given twice");
+  c.set(c.b.unsqueeze(x, axes));
 }
 
 void transpose(Call& c) {
@@ -129,15 +146,21 @@ void transpose(Call& c) {
 
 void expand(Call& c) {
   Value* x = c.input(0);
-  c.set(c.b.broadcast(x, broadcast_shapes(x->type.shape, c.sizes(1))));
+  c.set(c.b.broadcast(x, broadcast_shapes(x->type.shape, c.shape(1))));
 }
 
 void tile(Call& c) {
   Value* x = c.input(0);
-  std::vector<Dim> times = c.sizes(1);
+  Shape times(x->type.shape.size(), Dim(1));
+  if (c.opset() < 6) {
+    times[static_cast<size_t>(c.wrap_axis(c.constant(2), x->type.rank()))] = c.size(1);
+  } else {
+    times = c.shape(1);
+  }
+  c.require(times.size() == x->type.shape.size(), "needs one repetition per axis");
   Shape ones, wide, joined;
   for (size_t i = 0; i < times.size(); ++i) {
-    const Dim& d = x->type.shape.at(i);
+    const Dim& d = x->type.shape[i];
     ones.insert(ones.end(), {Dim(1), d});
     wide.insert(wide.end(), {times[i], d});
     joined.push_back(times[i] * d);
@@ -148,7 +171,7 @@ void tile(Call& c) {
 void concat(Call& c) {
   std::vector<Value*> parts;
   for (size_t i = 0; i < c.input_count(); ++i) parts.push_back(c.input(i));
-  c.set(c.b.concat(parts, static_cast<int>(c.axis("axis", 1, parts.at(0)))));
+  c.set(c.b.concat(parts, static_cast<int>(c.axis("axis", 1, c.input(0)))));
 }
 
 void split(Call& c) {
@@ -157,14 +180,23 @@ void split(Call& c) {
   const Dim& total = x->type.shape[static_cast<size_t>(axis)];
   std::vector<Dim> sizes;
   if (c.optional_input(1)) {
-    sizes = c.sizes(1);
+    sizes = c.shape(1);
   } else if (c.attribute("split")) {
     for (int64_t s : c.ints("split")) sizes.push_back(s);
   } else {
     auto parts = static_cast<int64_t>(c.node().outputs.size());
-    Dim each = ceil_div(total, c.integer("num_outputs", parts));
-    for (int64_t i = 0; i < parts; ++i) sizes.push_back(minimum(each, total - each * i));
+    int64_t wanted = c.integer("num_outputs", parts);
+    c.require(wanted >= 1 && wanted == parts, "num_outputs must be the number of outputs");
+    Dim each = ceil_div(total, wanted);
+    for (int64_t i = 0; i < parts; ++i) sizes.push_back(minimum(each, maximum(total - each * i, 0)));
   }
+  Dim sum = 0;
+  for (const Dim& s : sizes) {
+    c.require(!s.is_constant() || s.value() >= 0, "a part has a negative size");
+    sum = sum + s;
+  }
+  if (sum.is_constant() && total.is_constant() && sum != total)
+    c.fail("the parts have " + sum.str() + " elements together, the axis has " + total.str());
   Dim at = 0;
   for (const Dim& s : sizes) {
     c.set(c.b.slice_axis(x, axis, at, at + s));
@@ -211,12 +243,15 @@ void slice(Call& c) {
     c.fail("starts, ends, axes and steps differ in length");
   std::vector<Dim> lo(rank, Dim(0)), hi = x->type.shape;
   std::vector<int64_t> by(rank, 1);
+  constexpr int64_t kLongestStep = int64_t{1} << 40;  // beyond any axis
   for (size_t i = 0; i < axes.size(); ++i) {
     auto axis = static_cast<size_t>(c.wrap_axis(axes[i], static_cast<int64_t>(rank)));
     const Dim& n = x->type.shape[axis];
-    by[axis] = steps[i];
+    by[axis] = std::clamp(steps[i], -kLongestStep, kLongestStep);
     if (steps[i] == 0) c.fail("step 0");
-    if (steps[i] > 0) {
+    if (n == Dim(0)) {
+      lo[axis] = hi[axis] = 0;
+    } else if (steps[i] > 0) {
       lo[axis] = clamp_bound(starts[i], n, 0, n);
       hi[axis] = maximum(clamp_bound(ends[i], n, 0, n), lo[axis]);
     } else {
@@ -270,12 +305,17 @@ void pad(Call& c) {
   std::vector<Dim> pads;
   double value = 0;
   std::vector<int64_t> axes;
+  Value* border = nullptr;  // a value that is known at run time only
   if (c.opset() < 11) {
     for (int64_t p : c.ints(c.opset() < 2 ? "paddings" : "pads")) pads.push_back(p);
     value = c.real("value", 0);
   } else {
     pads = c.sizes(1);
-    if (c.optional_input(2)) value = c.constant_real(2);
+    border = c.optional_input(2);
+    if (border && constant_of(border)) {
+      value = c.constant_real(2);
+      border = nullptr;
+    }
     if (c.optional_input(3)) axes = c.constants(3);
   }
   if (axes.empty()) {
@@ -286,6 +326,9 @@ void pad(Call& c) {
   std::vector<Dim> low(rank, Dim(0)), high(rank, Dim(0));
   for (size_t i = 0; i < axes.size(); ++i) {
     auto axis = static_cast<size_t>(c.wrap_axis(axes[i], static_cast<int64_t>(rank)));
+    for (const Dim& p : {pads[i], pads[axes.size() + i]}) {
+      c.require(!p.is_constant() || std::abs(p.value() / 2) < INT32_MAX, "a pad is out of range");
+    }
     Dim before = pads[i], after = pads[axes.size() + i], start = 0, limit = x->type.shape[axis];
     if (auto v = before.constant(); v && *v < 0) {
       start = -before;
@@ -300,7 +343,12 @@ void pad(Call& c) {
     high[axis] = after;
   }
   if (mode == "constant") {
-    c.set(c.b.pad(x, low, high, value));
+    Value* y = c.b.pad(x, low, high, value);
+    if (border) {
+      Value* inside = c.b.pad(c.b.full(x->type.shape, DType::boolean, 1), low, high, 0);
+      y = c.b.select(inside, y, c.b.reshape(border, {}));
+    }
+    c.set(y);
     return;
   }
   if (mode != "edge" && mode != "reflect" && mode != "wrap") c.fail("mode '" + mode + "' is not supported");
@@ -320,29 +368,70 @@ void gather_elements(Call& c) {
   c.set(c.b.node(Op::GatherElements, {x, c.input(1)}, {{"axis", c.axis("axis", 0, x)}}));
 }
 
+// The last axis of the indices holds positions on the first axes of the data (after the batch axes): these axes become
+// one, which is gathered from.
+void gather_nd(Call& c) {
+  Value* x = c.input(0);
+  Value* index = c.b.cast(c.input(1), DType::i64);
+  int64_t rank = x->type.rank(), last = index->type.rank() - 1, batch = c.integer("batch_dims", 0);
+  c.require(last >= 0 && batch >= 0 && batch <= last && batch < rank, "batch_dims is out of range");
+  c.require(index->type.shape.back().is_constant(), "the last axis of the indices must be constant");
+  int64_t depth = index->type.shape.back().value();
+  c.require(depth >= 1 && batch + depth <= rank, "the indices have more positions than the data has axes");
+  Value* position = nullptr;
+  auto advance = [&](Value* along, const Dim& size) {
+    position = position ? c.b.add(c.b.mul(position, c.b.dim_value(size)), along) : along;
+  };
+  Dim count = 1;
+  Shape shape(index->type.shape.begin(), index->type.shape.end() - 1);
+  for (int64_t i = 0; i < batch + depth; ++i) {
+    const Dim& size = x->type.shape[static_cast<size_t>(i)];
+    count = count * size;
+    if (i < batch) {
+      advance(c.b.iota(shape, static_cast<int>(i), DType::i64), size);
+      continue;
+    }
+    Value* at = c.b.squeeze(c.b.slice_axis(index, static_cast<int>(last), i - batch, i - batch + 1), {last});
+    Value* wrapped = c.b.add(at, c.b.dim_value(size));
+    advance(c.b.select(c.b.binary(Fn::Lt, at, c.b.scalar_int(DType::i64, 0)), wrapped, at), size);
+  }
+  Shape joined{count};
+  joined.insert(joined.end(), x->type.shape.begin() + batch + depth, x->type.shape.end());
+  c.set(c.b.gather(c.b.reshape(x, joined), position, 0));
+}
+
 void range(Call& c) {
   Value* start = c.input(0);
   DType t = start->type.dtype;
   if (is_integer(t)) {
-    Dim from = c.sizes(0).at(0), to = c.sizes(1).at(0), by = c.sizes(2).at(0);
+    Dim from = c.size(0), to = c.size(1), by = c.size(2);
     if (!by.is_constant() || by.value() == 0) c.fail("the step must be a constant other than 0");
+    c.require(std::abs(by.value() / 2) < (int64_t{1} << 40), "the step is out of range");
     Dim count = maximum(by.value() > 0 ? ceil_div(to - from, by) : ceil_div(from - to, -by), 0);
     Value* i = c.b.iota({count}, 0, t);
     if (by != Dim(1)) i = c.b.mul(i, c.b.scalar_int(t, by.value()));
-    c.set(from == Dim(0) ? i : c.b.add(i, c.b.cast(start, t)));
+    c.set(from == Dim(0) ? i : c.b.add(i, c.b.reshape(start, {})));
     return;
   }
   double from = c.constant_real(0), to = c.constant_real(1), by = c.constant_real(2);
-  auto count = static_cast<int64_t>(std::max(0.0, std::ceil((to - from) / by)));
+  double steps = std::ceil((to - from) / by);
+  c.require(std::isfinite(steps) && steps < 1e12, "the range has no end");
+  auto count = static_cast<int64_t>(std::max(0.0, steps));
   c.set(c.b.binary(Fn::Add, c.b.binary(Fn::Mul, c.b.iota({count}, 0, t), by), from));
+}
+
+int64_t whole_number(Call& c, size_t i) {
+  double v = c.constant_real(i);
+  c.require(v >= 0 && v < 1e12, "a size is out of range");
+  return static_cast<int64_t>(v);
 }
 
 void one_hot(Call& c) {
   Value* index = c.b.cast(c.input(0), DType::i64);
-  const Dim depth = c.sizes(1).at(0);
+  const Dim depth = is_integer(c.input(1)->type.dtype) ? c.size(1) : Dim(whole_number(c, 1));
+  c.require(!depth.is_constant() || depth.value() >= 0, "the depth is negative");
   Value* values = c.input(2);
-  int64_t rank = index->type.rank() + 1, axis = c.integer("axis", -1);
-  if (axis < 0) axis += rank;
+  int64_t rank = index->type.rank() + 1, axis = c.wrap_axis(c.integer("axis", -1), rank);
   Value* off = c.b.reshape(c.b.slice_axis(values, 0, 0, 1), {});
   Value* on = c.b.reshape(c.b.slice_axis(values, 0, 1, 2), {});
   Value* wide = c.b.unsqueeze(index, {axis});
@@ -357,7 +446,7 @@ void trilu(Call& c) {
   Value* x = c.input(0);
   size_t rank = x->type.shape.size();
   if (rank < 2) c.fail("needs a matrix");
-  int64_t k = c.optional_input(1) ? c.constants(1).at(0) : 0;
+  int64_t k = c.optional_input(1) ? c.constant(1) : 0;
   Shape square{x->type.shape[rank - 2], x->type.shape[rank - 1]};
   Value* limit = c.b.add(c.b.iota(square, 0, DType::i64), c.b.scalar_int(DType::i64, k));
   Value* keep = c.b.binary(c.integer("upper", 1) ? Fn::Ge : Fn::Le, c.b.iota(square, 1, DType::i64), limit);
@@ -372,11 +461,17 @@ void eye_like(Call& c) {
   c.set(c.b.cast(c.b.binary(Fn::Eq, c.b.iota(x->type.shape, 1, DType::i64), limit), t));
 }
 
+int64_t block_size(Call& c, const Shape& shape) {
+  int64_t r = c.integer("blocksize", 0);
+  c.require(shape.size() == 4 && r >= 1 && r <= INT16_MAX, "needs an input of rank 4 and a positive blocksize");
+  return r;
+}
+
 void depth_to_space(Call& c) {
   Value* x = c.input(0);
   const Shape& s = x->type.shape;
-  int64_t r = c.integer("blocksize", 1);
-  Dim depth = floor_div(s.at(1), r * r);
+  int64_t r = block_size(c, s);
+  Dim depth = floor_div(s[1], r * r);
   bool column = c.text("mode", "DCR") == "CRD";
   Shape split = column ? Shape{s[0], depth, r, r, s[2], s[3]} : Shape{s[0], r, r, depth, s[2], s[3]};
   std::vector<int64_t> perm = column ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 3, 4, 1, 5, 2};
@@ -386,8 +481,8 @@ void depth_to_space(Call& c) {
 void space_to_depth(Call& c) {
   Value* x = c.input(0);
   const Shape& s = x->type.shape;
-  int64_t r = c.integer("blocksize", 1);
-  Dim h = floor_div(s.at(2), r), w = floor_div(s.at(3), r);
+  int64_t r = block_size(c, s);
+  Dim h = floor_div(s[2], r), w = floor_div(s[3], r);
   bool column = c.text("mode", "DCR") == "CRD";
   std::vector<int64_t> perm = column ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4};
   Value* y = c.b.transpose(c.b.reshape(x, {s[0], s[1], h, r, w, r}), perm);
@@ -407,6 +502,7 @@ std::vector<Row> shape_rows() {
       {"Flatten", flatten},
       {"Gather", gather},
       {"GatherElements", gather_elements},
+      {"GatherND", gather_nd},
       {"OneHot", one_hot},
       {"Pad", pad},
       {"Range", range},

@@ -1,4 +1,5 @@
 // TensorProto → Tensor.
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -57,18 +58,29 @@ int64_t number(std::string_view text, const std::string& where) {
   }
 }
 
-// External files must lie in the model's folder: a path that leaves it is refused.
+bool lies_in(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+}
+
+// External files must lie in the model's folder: a path that leaves it is refused, be it by links. A model that is a
+// link itself (as in a download cache) may have its data beside the file it points to.
 MappedFile open_external(const ExternalData& external, const Source& source, const std::string& where) {
   namespace fs = std::filesystem;
   if (source.folder.empty()) {
     throw CompileError(where + ": its data is in the file '" + external.location +
                        "', but the model was given as bytes; pass its path");
   }
-  fs::path relative(external.location);
-  bool leaves = relative.is_absolute();
+  fs::path relative(external.location), path = fs::path(source.folder) / relative;
+  bool leaves = relative.is_absolute() || external.location.find('\0') != std::string::npos;
   for (const fs::path& part : relative) leaves |= part == "..";
+  std::error_code failed;
+  fs::path real = fs::canonical(path, failed);
+  if (!leaves && !failed) {
+    fs::path folder = fs::canonical(source.folder, failed), beside = fs::canonical(source.path, failed).parent_path();
+    leaves = failed || (!lies_in(real, folder) && !lies_in(real, beside));
+  }
   if (leaves) throw CompileError(where + ": external data '" + external.location + "' lies outside the model's folder");
-  return map_file((fs::path(source.folder) / relative).string());
+  return map_file(path.string());
 }
 
 void fill(Tensor& t, const std::vector<int64_t>& ints) {
