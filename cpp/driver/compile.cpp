@@ -93,7 +93,9 @@ void describe(const Program& program, CompiledModel& model) {
 
 }  // namespace
 
-std::shared_ptr<const CompiledModel> compile(Graph graph, const CompileOptions& options) {
+namespace {
+
+std::shared_ptr<const CompiledModel> run_steps(Graph graph, const CompileOptions& options) {
   auto model = std::make_shared<CompiledModel>();
   Steps step(options, *model);
   TargetDescription target = target_from_name(options.target);
@@ -128,6 +130,21 @@ std::shared_ptr<const CompiledModel> compile(Graph graph, const CompileOptions& 
   CUVIL_CHECK(model->plan && model->run, "the object lacks its entry functions");
   if (options.progress) options.progress("done", 1.0);
   return model;
+}
+
+}  // namespace
+
+std::shared_ptr<const CompiledModel> compile(Graph graph, const CompileOptions& options) {
+  Graph original = graph.clone();
+  try {
+    return run_steps(std::move(graph), options);
+  } catch (const InternalError& e) {
+    std::string path = write_reproducer(original);
+    if (path.empty()) throw;
+    throw InternalError(std::string(e.what()) + "\nThis is a fault of Cuvil. Please report it with the file " + path +
+                        ", which holds the model's graph without its weights (replay it with cuvil-opt --pipeline "
+                        "--emit=llvm).");
+  }
 }
 
 }  // namespace cuvil

@@ -1,7 +1,10 @@
 #include "driver/debug.hpp"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "codegen/codegen.hpp"
 #include "ir/text.hpp"
@@ -35,6 +38,18 @@ void debug_dump_code(const Program& program, const TargetDescription& target) {
     debug_write(kernel_llvm_ir(step, target));
     debug_write(kernel_assembly(step, target));
   }
+}
+
+std::string write_reproducer(const Graph& graph) {
+  std::error_code error;
+  std::string path = (std::filesystem::temp_directory_path(error) / "cuvil-XXXXXX.cuvil").string();
+  if (error) return "";
+  int fd = mkstemps(path.data(), 6);
+  if (fd < 0) return "";
+  std::string text = print(graph, PrintOptions{.sources = true, .stand_in_constants = true});
+  ssize_t written = write(fd, text.data(), text.size());
+  close(fd);
+  return written == static_cast<ssize_t>(text.size()) ? path : "";
 }
 
 }  // namespace cuvil

@@ -29,4 +29,8 @@ void debug_dump(DebugLevel level, const Graph& graph);
 void debug_dump(DebugLevel level, const Program& program);
 void debug_dump_code(const Program& program, const TargetDescription& target);
 
+/// Writes the graph, its weights replaced, to a file of its own in the folder for temporary files. Returns the path;
+/// empty if that cannot be done.
+std::string write_reproducer(const Graph& graph);
+
 }  // namespace cuvil

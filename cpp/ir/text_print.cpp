@@ -40,7 +40,8 @@ std::string tensor_str(const Tensor& t, const PrintOptions& options) {
   const auto* data = static_cast<const char*>(t.data());
   bool splat = n > 1;
   for (int64_t i = 1; splat && i < n; ++i) splat = std::memcmp(data, data + static_cast<size_t>(i) * bytes, bytes) == 0;
-  if (splat && n > options.max_constant_elements) return s + "splat " + element_str(t, 0) + ">";
+  if ((splat || options.stand_in_constants) && n > options.max_constant_elements)
+    return s + "splat " + element_str(t, 0) + ">";
   if (n > options.max_constant_elements) {
     uint64_t hash = 1469598103934665603u;
     for (size_t i = 0; i < t.num_bytes(); ++i) hash = (hash ^ static_cast<unsigned char>(data[i])) * 1099511628211u;

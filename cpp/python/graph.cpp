@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "driver/debug.hpp"
 #include "ir/text.hpp"
 #include "python/bindings.hpp"
 #include "tools/opt.hpp"
@@ -16,6 +17,9 @@ void bind_graph(py::module_& m) {
       .def(
           "text", [](const Graph& g, bool sources) { return print(g, PrintOptions{.sources = sources}); },
           py::arg("sources") = false)
+      .def(
+          "write_reproducer", [](const Graph& g) { return write_reproducer(g); },
+          "Writes the graph without its weights to a temporary file, as an InternalError does; its path.")
       .def_property_readonly("input_names",
                              [](const Graph& g) {
                                std::vector<std::string> names;
