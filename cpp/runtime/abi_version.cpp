@@ -1,3 +1,0 @@
-#include "runtime/abi.h"
-
-extern "C" const unsigned cuvil_abi_version = CUVIL_ABI_VERSION;
