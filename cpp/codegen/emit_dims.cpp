@@ -38,7 +38,12 @@ Dim KernelEmitter::at_point(const Dim& d, const Point& point) const {
   for (const Dim& s : d.symbols()) {
     const std::string& name = s.symbol_name();
     for (size_t i = 0; i < tile_variables_.size(); ++i) {
-      if (tile_variables_[i] == name && point[i] != 0) map.emplace(name, s + point[i]);
+      if (tile_variables_[i] != name) continue;
+      if (tile_from_zero_[i]) {
+        map.emplace(name, point[i]);
+      } else if (point[i] != 0) {
+        map.emplace(name, s + point[i]);
+      }
     }
     if (auto it = unroll_offsets_.find(name); it != unroll_offsets_.end()) map.emplace(name, s + it->second);
     if (name == vector_variable_ && point.back() != 0) map.emplace(name, s + int64_t{point.back()} * lanes_);

@@ -137,6 +137,20 @@ std::vector<llvm::Value*> KernelEmitter::accumulate(const ReductionDef& r, const
   return combine(r, acc, parts);
 }
 
+void KernelEmitter::emit_prefetch() {
+  if (!kernel_.schedule.prefetch) return;
+  const Schedule::Prefetch& p = *kernel_.schedule.prefetch;
+  const auto buffer = static_cast<size_t>(p.buffer);
+  constexpr uint64_t line = 64;
+  Value* at = address(buffers_[buffer], p.offset, kernel_.buffers[buffer].dtype, Point(tile_variables_.size() + 1, 0));
+  for (int i = 0; i < p.lines; ++i) {
+    Value* pointer = i ? b_.CreateConstGEP1_64(b_.getInt8Ty(), at, line * static_cast<uint64_t>(i)) : at;
+    // To read, into L2, data.
+    b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                       {pointer, b_.getInt32(0), b_.getInt32(2), b_.getInt32(1)});
+  }
+}
+
 void KernelEmitter::emit_reductions(const Phase& phase) {
   // Lanes are outputs when the vector loop is already open, else parts of the reduction.
   const bool lanes_are_outputs = !vector_variable_.empty();
@@ -169,6 +183,7 @@ void KernelEmitter::emit_reductions(const Phase& phase) {
     }
   }
   PhaseBody body = [&](Carried acc) {
+    emit_prefetch();
     Carried next;
     size_t at = 0;
     for (size_t i = 0; i < slots.size(); ++i) {

@@ -239,12 +239,17 @@ KernelEmitter::Typed KernelEmitter::emit_load(const Expr& e, const Point& point)
 
 KernelEmitter::Typed KernelEmitter::emit_guard(const Expr& e, const Point& point) {
   Typed condition{nullptr, false};
-  for (const RangeCheck& c : e.checks) {
+  for (const RangeCheck& check : e.checks) {
+    const RangeCheck c{at_point(check.value, point), at_point(check.lower, point), at_point(check.upper, point)};
+    if (provably_lt(c.value, c.lower) || provably_le(c.upper, c.value)) return value(e.args[1], point);
     bool vector = dim_is_vector(c.value) || dim_is_vector(c.lower) || dim_is_vector(c.upper);
-    auto emit = [&](const Dim& d) { return vector ? vector_dim(d, point) : scalar_dim(d, point); };
+    // The checks are at the point already.
+    auto emit = [&](const Dim& d) { return vector ? vector_dim_here(d, point) : scalar_dim_in_scope(d, point); };
+    bool needs_low = !provably_le(c.lower, c.value), needs_high = !provably_lt(c.value, c.upper);
+    if (!needs_low && !needs_high) continue;
     Value* v = emit(c.value);
-    Value* low = provably_le(c.lower, c.value) ? nullptr : b_.CreateICmpSGE(v, emit(c.lower));
-    Value* high = provably_lt(c.value, c.upper) ? nullptr : b_.CreateICmpSLT(v, emit(c.upper));
+    Value* low = needs_low ? b_.CreateICmpSGE(v, emit(c.lower)) : nullptr;
+    Value* high = needs_high ? b_.CreateICmpSLT(v, emit(c.upper)) : nullptr;
     for (Value* part : {low, high}) {
       if (!part) continue;
       if (!condition.value) {

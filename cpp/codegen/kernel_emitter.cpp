@@ -186,10 +186,13 @@ void KernelEmitter::with_tile(const Loop& l, int size, Value* start, const std::
   bind(l.variable, start);
   tile_variables_.push_back(l.variable.symbol_name());
   tile_sizes_.push_back(size);
+  auto* constant = llvm::dyn_cast<llvm::ConstantInt>(start);
+  tile_from_zero_.push_back(constant && constant->isZero());
   coordinate_memo_.clear();
   inside();
   tile_variables_.pop_back();
   tile_sizes_.pop_back();
+  tile_from_zero_.pop_back();
   coordinate_memo_.clear();
 }
 

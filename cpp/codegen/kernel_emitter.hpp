@@ -146,6 +146,7 @@ class KernelEmitter {
   llvm::Type* vector_of(llvm::Type* element);
 
   // emit_reductions.cpp
+  void emit_prefetch();
   std::vector<Value*> identity(const ReductionDef& r, bool is_vector);
   std::vector<Value*> combine(const ReductionDef& r, const std::vector<Value*>& acc, const std::vector<Value*>& item);
   std::vector<Value*> fold_lanes(const ReductionDef& r, std::vector<Value*> acc);
@@ -171,8 +172,9 @@ class KernelEmitter {
   Dim vector_dim_variable_;
   Value* vector_mask_ = nullptr;  // lanes of a tail's one vector that are live; null: all
   std::vector<std::string> tile_variables_;
-  std::vector<int> tile_sizes_;  // of the arm being emitted, by tile_variables_
-  int vector_tile_ = 1;          // of the arm being emitted
+  std::vector<int> tile_sizes_;       // of the arm being emitted, by tile_variables_
+  std::vector<bool> tile_from_zero_;  // the tile is the whole loop: its points' indices are constants
+  int vector_tile_ = 1;               // of the arm being emitted
   std::map<std::string, int> unroll_offsets_;
   std::map<std::pair<int, Point>, std::vector<Typed>> reductions_;
   size_t reduction_scope_ = 0;  // where the reductions that are ready were finished

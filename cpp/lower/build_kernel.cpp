@@ -148,10 +148,11 @@ class KernelBuilder {
         for (size_t n = node.operands.size(); n-- > 0;) {
           const Value* part = node.operand(n);
           Dim begin = end - part->type.shape[axis];
+          Dim offset = indices[axis] - begin;
           Indices inner = indices;
-          inner[axis] = indices[axis] - begin;
+          inner[axis] = part->type.shape[axis] == Dim(1) ? Dim(0) : offset;
           ExprPtr e = at(part, inner);
-          result = result ? guard_expr({{inner[axis], 0, part->type.shape[axis]}}, e, result) : e;
+          result = result ? guard_expr({{offset, 0, part->type.shape[axis]}}, e, result) : e;
           end = begin;
         }
         return result;

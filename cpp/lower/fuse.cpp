@@ -16,6 +16,13 @@ bool computes(const Node& node) {
   return kind != OpKind::Leaf && kind != OpKind::Index;
 }
 
+// Parts computed side by side, one index of the axis each: one kernel computes them all.
+bool is_stack(const Node& node) {
+  return node.op == Op::Concat && std::all_of(node.operands.begin(), node.operands.end(), [&](const Value* v) {
+           return v->type.shape[static_cast<size_t>(node.integer("axis"))] == Dim(1) && !constant_of(v);
+         });
+}
+
 bool anchors(const Node& node) {
   return computes(node) && info(node.op).kind != OpKind::Pointwise;
 }
@@ -76,7 +83,7 @@ class Fuser {
       if (done_.count(node.get())) continue;
       if (computes(*node)) {
         materialize_group(node.get());
-      } else if (node->op == Op::Concat) {
+      } else if (node->op == Op::Concat && !joined_.count(node.get())) {
         materialize_concat(*node);
       } else if (node->op == Op::Pad && (storage_.count(node->result.get()) || feeds_anchor(node->result.get()))) {
         materialize_pad(*node);
@@ -92,11 +99,15 @@ class Fuser {
 
  private:
   int add_buffer(Buffer::Kind kind, int index, const Type& type) {
+    return add_buffer(kind, index, type.dtype, type.num_elements());
+  }
+
+  int add_buffer(Buffer::Kind kind, int index, DType dtype, Dim elements) {
     Buffer b;
     b.kind = kind;
     b.index = index;
-    b.dtype = type.dtype;
-    b.elements = type.num_elements();
+    b.dtype = dtype;
+    b.elements = std::move(elements);
     program_.buffers.push_back(b);
     return static_cast<int>(program_.buffers.size()) - 1;
   }
@@ -113,6 +124,7 @@ class Fuser {
   bool feeds_anchor(const Value* v) const {
     auto it = users_.find(v);
     if (it == users_.end()) return false;
+    if (std::set<const Node*>(it->second.begin(), it->second.end()).size() > 2) return true;
     return std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) {
       if (computes(*user)) return info(user->op).kind == OpKind::Contract || user->op == Op::WindowReduce;
       return !storage_.count(user->result.get()) && feeds_anchor(user->result.get());
@@ -134,9 +146,7 @@ class Fuser {
           Storage outer = place(user->result.get());
           storage_[user->result.get()] = outer;
           unfinished_.insert(user->result.get());
-          for (size_t i = 0; i < outer.strides.size(); ++i)
-            outer.offset = outer.offset + user->dims("low")[i] * outer.strides[i];
-          return outer;
+          return interior(*user, outer);
         }
         if (user->op == Op::Concat && std::count(user->operands.begin(), user->operands.end(), v) == 1) {
           const Value* joined = user->result.get();
@@ -153,7 +163,33 @@ class Fuser {
         }
       }
     }
-    return {add_buffer(Buffer::Kind::Arena, 0, v->type), 0, row_major_strides(v->type.shape)};
+    Storage alone{-1, 0, spread_strides(v->type)};
+    Dim elements = v->type.shape.empty() ? Dim(1) : alone.strides[0] * v->type.shape[0];
+    alone.buffer = add_buffer(Buffer::Kind::Arena, 0, v->type.dtype, elements);
+    return alone;
+  }
+
+  // Where a pad's operand lies inside its result.
+  static Storage interior(const Node& pad, Storage whole) {
+    for (size_t i = 0; i < whole.strides.size(); ++i)
+      whole.offset = whole.offset + pad.dims("low")[i] * whole.strides[i];
+    return whole;
+  }
+
+  // Row-major strides, but none a multiple of 4 KiB over more steps than the caches have ways: those steps would all
+  // compete for the same few lines.
+  static std::vector<Dim> spread_strides(const Type& type) {
+    constexpr int64_t page = 4096, line = 64, ways = 8;
+    const auto size = static_cast<int64_t>(size_of(type.dtype));
+    std::vector<Dim> strides(type.shape.size(), Dim(1));
+    for (size_t i = strides.size(); i-- > 1;) {
+      strides[i - 1] = strides[i] * type.shape[i];
+      auto bytes = (strides[i - 1] * size).constant();
+      auto steps = type.shape[i - 1].constant();
+      if (bytes && *bytes > 0 && *bytes % page == 0 && (!steps || *steps > ways))
+        strides[i - 1] = strides[i - 1] + line / size;
+    }
+    return strides;
   }
 
   void materialize(const Value* v) {
@@ -179,12 +215,19 @@ class Fuser {
 
   void materialize_pad(const Node& node) {
     const Value* v = node.result.get();
+    auto border = [](const Dim& d) { return provably_le(0, d); };
     if (!storage_.count(v)) {
-      materialize(v);
-      return;
+      if (!std::all_of(node.dims("low").begin(), node.dims("low").end(), border) ||
+          !std::all_of(node.dims("high").begin(), node.dims("high").end(), border)) {
+        materialize(v);
+        return;
+      }
+      Storage whole = place(v);
+      emit(build_kernel(node.operand(0), storage_, interior(node, whole)), &node);
+      storage_[v] = whole;
     }
     unfinished_.erase(v);
-    // The interior has been written by its producer; fill the slabs around it.
+    // The interior is written; fill the slabs around it.
     const Storage& s = storage_[v];
     for (size_t axis = 0; axis < v->type.shape.size(); ++axis) {
       const Dim& low = node.dims("low")[axis];
@@ -227,6 +270,10 @@ class Fuser {
   BuiltKernel try_build(const Value* root) const {
     BuiltKernel built = build_kernel(root, storage_, {-1, 0, row_major_strides(root->type.shape)});
     if (built.obstacle.empty() && !closed(built, root)) built.obstacle = "a value inside has users outside";
+    if (built.kernel.contraction && built.obstacle.empty() &&
+        std::any_of(built.nodes.begin(), built.nodes.end(), [](const Node* node) { return is_stack(*node); })) {
+      built.obstacle = "the tile of a product is not that of a stack";
+    }
     for (const Node* node : built.nodes) {
       for (const Value* operand : node->operands) {
         if (unfinished_.count(operand)) built.obstacle = "it reads a value that is still being assembled";
@@ -246,7 +293,8 @@ class Fuser {
     int quality = access_quality(built.kernel, target_);
     for (const Node* next = post_.of(seed); next; next = post_.of(next)) {
       if (done_.count(next) || info(next->op).kind == OpKind::Contract || next->op == Op::WindowReduce ||
-          next->op == Op::Scan || next->op == Op::Concat || (anchored && next->op == Op::Reduce)) {
+          next->op == Op::Scan || (next->op == Op::Concat && !is_stack(*next)) ||
+          (anchored && next->op == Op::Reduce)) {
         break;
       }
       if (next->op == Op::Pad && feeds_anchor(next->result.get()) && !is_channel_pad(*next)) break;
@@ -256,7 +304,7 @@ class Fuser {
         continue;
       }
       int q = access_quality(larger.kernel, target_);
-      if (computes(*next) ? q >= quality : q > quality) {
+      if (computes(*next) || next->op == Op::Concat ? q >= quality : q > quality) {
         best = next;
         quality = q;
       }
@@ -266,6 +314,7 @@ class Fuser {
     built = build_kernel(root, storage_, s);
     for (const Node* node : built.nodes) {
       if (computes(*node)) done_.insert(node);
+      if (node->op == Op::Concat) joined_.insert(node);
     }
     done_.insert(best);
     emit(std::move(built));
@@ -345,6 +394,7 @@ class Fuser {
   std::set<int> taken_;
   std::set<const Value*> unfinished_;  // borders and concatenations with storage whose own step is still to come
   std::set<const Node*> done_;
+  std::set<const Node*> joined_;                           // concatenations that dissolved in a kernel
   std::set<std::pair<const Node*, const Value*>> placed_;  // (concat, operand stored in it)
 };
 

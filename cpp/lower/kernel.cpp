@@ -304,6 +304,10 @@ std::string Kernel::str() const {
     out << ", vector " << loop << " x" << schedule.lanes << "x" << schedule.vector_tile;
   }
   for (const Schedule::Tile& tile : schedule.tiles) out << ", tile " << tile.loop << " by " << tile.size;
+  if (schedule.prefetch) {
+    out << ", prefetch b" << schedule.prefetch->buffer << "[" << schedule.prefetch->offset.str() << "] x"
+        << schedule.prefetch->lines;
+  }
   out << "\n";
   for (const std::string& definition : text.definitions()) out << "    " << definition << "\n";
   for (const Phase& phase : phases) {

@@ -103,7 +103,14 @@ struct Schedule {
   std::vector<Tile> tiles;  // outer loops that run in unrolled steps
   int parallel_loops = 0;   // the first so many outer loops form the parallel index, in steps
   int unroll = 1;           // of the innermost reduction loop of each phase
-  int64_t chunk = 1;        // parallel iterations worth waking a thread for
+  /// With each step of the innermost reduction loop, this many cache lines from here on are brought near.
+  struct Prefetch {
+    int buffer = -1;
+    Dim offset;
+    int lines = 1;
+  };
+  std::optional<Prefetch> prefetch;
+  int64_t chunk = 1;  // parallel iterations worth waking a thread for
 
   bool is_vector(const Loop& loop) const;
   const Tile* tile_of(const Loop& loop) const;

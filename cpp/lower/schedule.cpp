@@ -184,6 +184,7 @@ class Scheduler {
     if (choice.quality == 1 && choice.extent < plan_.lanes) choice = {};
     plan_.vector_loops = choice.loops;
     if (choice.loops.empty()) plan_.lanes = 1;
+    unroll_selectors();
     bool folds = std::any_of(kernel_.phases.begin(), kernel_.phases.end(),
                              [](const Phase& p) { return !p.loops.empty() && !p.reductions.empty(); });
     if (choice.outer && folds) {
@@ -196,9 +197,33 @@ class Scheduler {
     order_loops(folds);
     set_unroll();
     set_chunk();
+    if (choice.outer && folds && kernel_.contraction) {
+      if (const Expr* columns = load_of(columns_in_second())) plan_prefetch(kernel_, *columns, target_);
+    }
   }
 
  private:
+  // Small loops that choose between the parts of a stack run unrolled, so that each step is its part alone.
+  void unroll_selectors() {
+    constexpr int64_t most = 64;
+    std::set<std::string> names;
+    visit_all(kernel_, [&](const Expr& e) {
+      if (e.kind != Expr::Kind::Guard || e.args[1]->kind == Expr::Kind::Constant) return;
+      for (const RangeCheck& c : e.checks) {
+        std::vector<Dim> symbols = c.value.symbols();
+        if (symbols.size() == 1) names.insert(symbols[0].symbol_name());
+      }
+    });
+    int64_t points = 1;
+    for (const Loop& loop : kernel_.outer) {
+      if (!loop.variable.is_symbol() || !names.count(loop.variable.symbol_name()) || plan_.is_vector(loop)) continue;
+      auto extent = loop.extent.constant();
+      if (!extent || points * *extent > most) continue;
+      points *= *extent;
+      plan_.tiles.push_back({loop.variable.symbol_name(), static_cast<int>(*extent), true});
+    }
+  }
+
   Loop* outer_loop(const std::string& name) {
     for (Loop& loop : kernel_.outer) {
       if (loop.variable.is_symbol() && loop.variable.symbol_name() == name) return &loop;

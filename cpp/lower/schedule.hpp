@@ -21,4 +21,7 @@ void split_loops(Kernel& kernel);
 /// Adjacent outer loops (and adjacent phase loops) that every access walks as one become one.
 void merge_loops(Kernel& kernel);
 
+/// Chooses what a scheduled product prefetches; `columns` is the load of its columns' operand.
+void plan_prefetch(Kernel& kernel, const Expr& columns, const TargetDescription& target);
+
 }  // namespace cuvil

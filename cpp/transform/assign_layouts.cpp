@@ -15,6 +15,7 @@
 #include "support/error.hpp"
 #include "transform/pack.hpp"
 #include "transform/pass.hpp"
+#include "transform/winograd.hpp"
 
 namespace cuvil {
 
@@ -22,7 +23,8 @@ namespace {
 
 class LayoutAssigner {
  public:
-  LayoutAssigner(Graph& graph, int64_t block) : graph_(graph), block_(block), b_(graph) {}
+  LayoutAssigner(Graph& graph, int64_t block, bool strict = false)
+      : graph_(graph), block_(block), strict_(strict), b_(graph) {}
 
   void run() {
     std::vector<Node*> nodes;
@@ -103,10 +105,11 @@ class LayoutAssigner {
     if (!w || w->dtype() != DType::f32 || w->num_elements() == 0 || !x->type.shape[1].is_constant()) return nullptr;
     int64_t groups = node.integer("groups"), oc = w->shape()[0], ic = w->shape()[1];
     if (oc * 2 < block_) return nullptr;
+    if (Value* blocked = convert_by_winograd(node, *w)) return blocked;
     bool depthwise = groups > 1 && ic == 1 && oc == groups;
     Value* filter;
     if (depthwise) {
-      if (!find(x)) x = blocked_view(x);
+      if (!find(x)) x = unblock(blocked_form(x), x->type.shape);
       // One filter per lane: the panel is the block itself.
       filter = pack_filter(b_, *w, block_, 1);
     } else if (groups == 1) {
@@ -120,17 +123,34 @@ class LayoutAssigner {
     return block(b_.node(Op::Conv, {x, filter}, node.attributes));
   }
 
-  // x through its blocked form; a border is added to that form, so that it is stored blocked.
-  Value* blocked_view(Value* x) {
+  Value* convert_by_winograd(const Node& node, const Tensor& w) {
+    auto all_are = [&](const char* name, int64_t v) {
+      const auto& list = node.ints(name);
+      return std::all_of(list.begin(), list.end(), [&](int64_t i) { return i == v; });
+    };
+    if (w.rank() != 4 || w.shape()[2] != 3 || w.shape()[3] != 3 || !all_are("strides", 1) || !all_are("dilations", 1) ||
+        node.integer("groups") != 1 || w.shape()[1] % block_ != 0) {
+      return nullptr;
+    }
+    // A size that varies is planned as a typical one.
+    auto size = [&](size_t axis) { return node.type().shape[axis].constant().value_or(56); };
+    Winograd form = choose_winograd(w.shape()[1], w.shape()[0], size(2), size(3), block_, strict_);
+    if (!form.m) return nullptr;
+    return winograd_conv(b_, blocked_form(node.operand(0)), w, block_, form);
+  }
+
+  // x in blocked form; a border is added to that form, so that it is stored blocked.
+  Value* blocked_form(Value* x) {
+    if (Value* blocked = find(x)) return blocked;
     if (is_op(x, Op::Pad) && !find(x->producer->operand(0))) {
       const Node& pad = *x->producer;
       Value* inner = pad.operand(0);
       blocked_[inner] = block(inner);
       Value* blocked = convert_pad(pad);
       blocked_.erase(inner);
-      if (blocked) return unblock(blocked, x->type.shape);
+      if (blocked) return blocked;
     }
-    return unblock(block(x), x->type.shape);
+    return block(x);
   }
 
   // An operand of a pointwise op in blocked form: blocked already, the same for all channels, or a vector over
@@ -234,6 +254,7 @@ class LayoutAssigner {
 
   Graph& graph_;
   int64_t block_;
+  bool strict_;
   Builder b_;
   std::map<const Value*, Value*> blocked_;  // logical view → blocked value
 };
@@ -241,7 +262,7 @@ class LayoutAssigner {
 }  // namespace
 
 void assign_layouts(Graph& graph, const TransformOptions& options) {
-  if (options.channel_block > 1) LayoutAssigner(graph, options.channel_block).run();
+  if (options.channel_block > 1) LayoutAssigner(graph, options.channel_block, options.strict).run();
 }
 
 }  // namespace cuvil

@@ -1,5 +1,6 @@
 // Local rewrites that never change a result, NaN, infinities and signed zeros included.
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "ir/builder.hpp"
@@ -78,6 +79,22 @@ Value* drop_broadcasts(Builder& b, const Node& node) {
   return changed ? b.node(node.op, operands, node.attributes) : nullptr;
 }
 
+// Two borders of one value are one border, unless the outer one cuts the inner.
+Value* merge_pads(Builder& b, const Node& outer, const Node& inner) {
+  const auto &ol = outer.dims("low"), &oh = outer.dims("high"), &il = inner.dims("low"), &ih = inner.dims("high");
+  double value = outer.get<double>("value"), same = inner.get<double>("value");
+  if (std::memcmp(&value, &same, sizeof value) != 0) return nullptr;
+  std::vector<Dim> low, high;
+  for (size_t i = 0; i < ol.size(); ++i) {
+    for (const auto* d : {&ol[i], &oh[i], &il[i], &ih[i]}) {
+      if (!provably_le(0, *d)) return nullptr;
+    }
+    low.push_back(ol[i] + il[i]);
+    high.push_back(oh[i] + ih[i]);
+  }
+  return b.pad(inner.operand(0), low, high, value);
+}
+
 Value* simplify(Builder& b, const Node& node) {
   Value* x = node.operands.empty() ? nullptr : node.operand(0);
   switch (node.op) {
@@ -111,7 +128,8 @@ Value* simplify(Builder& b, const Node& node) {
       return whole ? x : nullptr;
     }
     case Op::Pad:
-      return x->type.shape == node.type().shape ? x : nullptr;
+      if (x->type.shape == node.type().shape) return x;
+      return is_op(x, Op::Pad) ? merge_pads(b, node, *x->producer) : nullptr;
     case Op::Concat:
       return node.operands.size() == 1 ? x : nullptr;
     case Op::Reduce:

@@ -13,6 +13,8 @@ namespace cuvil {
 struct TransformOptions {
   /// Lanes of f32 in a vector register of the target: the channel block of convolutional regions. 0: no blocking.
   int64_t channel_block = 16;
+  /// Only forms whose errors and special values are those of the operators' definitions.
+  bool strict = false;
 };
 
 struct Pass {
