@@ -176,17 +176,17 @@ class Fuser {
     return whole;
   }
 
-  // Row-major strides, but none a multiple of 4 KiB over more steps than the caches have ways: those steps would all
+  // Row-major strides, but none a multiple of 4 KiB over more than a few steps: those would all
   // compete for the same few lines.
   static std::vector<Dim> spread_strides(const Type& type) {
-    constexpr int64_t page = 4096, line = 64, ways = 8;
+    constexpr int64_t page = 4096, line = 64, few = 3;
     const auto size = static_cast<int64_t>(size_of(type.dtype));
     std::vector<Dim> strides(type.shape.size(), Dim(1));
     for (size_t i = strides.size(); i-- > 1;) {
       strides[i - 1] = strides[i] * type.shape[i];
       auto bytes = (strides[i - 1] * size).constant();
       auto steps = type.shape[i - 1].constant();
-      if (bytes && *bytes > 0 && *bytes % page == 0 && (!steps || *steps > ways))
+      if (bytes && *bytes > 0 && *bytes % page == 0 && (!steps || *steps > few))
         strides[i - 1] = strides[i - 1] + line / size;
     }
     return strides;
