@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "artifact/object_loader.hpp"
 #include "codegen/codegen.hpp"
@@ -67,12 +68,13 @@ void transform(Graph& graph, const TargetDescription& target) {
   });
 }
 
-// All weights in one piece of memory, on huge pages where that pays.
-Tensor pack_weights(const Program& program) {
+// All weights in one piece of memory, on huge pages where that pays. Takes them out of the program one by one, so that
+// they are in memory twice only one at a time.
+Tensor pack_weights(Program& program) {
   Tensor memory = Tensor::uninitialized(DType::u8, {std::max<int64_t>(kAlignment, program.weight_bytes)});
   for (const Buffer& b : program.buffers) {
     if (b.kind != Buffer::Kind::Constant || b.first_use < 0) continue;
-    const Tensor& t = program.constants[static_cast<size_t>(b.index)];
+    const Tensor t = std::exchange(program.constants[static_cast<size_t>(b.index)], {});
     if (t.num_bytes()) std::memcpy(memory.mutable_as<char>() + b.offset.value(), t.data(), t.num_bytes());
   }
   return memory;
@@ -109,6 +111,7 @@ std::shared_ptr<const CompiledModel> run_steps(Graph graph, const CompileOptions
 
   Program program = step("lower", 0.1, [&] { return lower(graph, target); });
   debug_dump(DebugLevel::Kernels, program);
+  graph = Graph();
 
   GeneratedCode code = step("codegen", 0.2, [&] {
     return generate_code(program, target, threads_to_use(options.compile_threads), [&](double share) {

@@ -34,6 +34,7 @@ class KernelBuilder {
     Dim offset = target.offset;
     for (size_t i = 0; i < indices.size(); ++i) offset = offset + indices[i] * target.strides[i];
     int buffer = use_buffer(target.buffer, root->type.dtype, true);
+    if (!out_.obstacle.empty()) return;
     arrange(StoreDef{buffer, offset, value});
     check(root);
   }
@@ -72,6 +73,7 @@ class KernelBuilder {
   }
 
   ExprPtr at(const Value* v, const Indices& indices) {
+    if (!out_.obstacle.empty()) return constant_expr(v->type.dtype, 0);
     if (const Tensor* tensor = constant_of(v); tensor && tensor->num_elements() == 1) return scalar(*tensor);
     auto key = std::make_pair(v, indices);
     if (auto it = memo_.find(key); it != memo_.end()) return it->second;
@@ -214,12 +216,19 @@ class KernelBuilder {
     return Dim::symbol(name, 0);
   }
 
+  // Scan counts as a contraction: its result is as large as its operand.
+  static bool mixes_badly(const Node& node) { return node.op != Op::Reduce; }
+
   // Starts a reduction of this kernel whose value at `indices` is asked for.
   ExprPtr fold(const Node& node, const Indices& indices) {
     const DType dtype = node.type().dtype;
     for (const Anchor& known : anchors_) {
       if (known.node == &node && known.indices == indices) return reduction_expr(dtype, known.id);
     }
+    if (!anchors_.empty() && (mixes_badly(node) || mixes_badly(*anchors_[0].node))) {
+      obstacle("a contraction or window beside other reductions");
+    }
+    if (!out_.obstacle.empty()) return constant_expr(dtype, 0);  // nobody will use this kernel
     Anchor anchor{&node, indices, {}, -1, 0};
     ReductionDef def;
     def.dtype = node.operand(0)->type.dtype;
@@ -408,8 +417,7 @@ class KernelBuilder {
     std::set<const Node*> seen;
     for (const Anchor& anchor : anchors_) {
       if (!seen.insert(anchor.node).second) obstacle("a reduction is needed at two indices");
-      bool contraction = anchor.node->op != Op::Reduce;  // Scan counts as one: its result is as large as its operand
-      if (contraction && anchors_.size() > 1) obstacle("a contraction or window beside other reductions");
+      bool contraction = mixes_badly(*anchor.node);
       Dim points = 1;
       for (const Loop& loop : root_loops_) {
         bool depends = depends_on(anchor.indices, loop.variable);

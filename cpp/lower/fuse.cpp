@@ -298,13 +298,15 @@ class Fuser {
         break;
       }
       if (next->op == Op::Pad && feeds_anchor(next->result.get()) && !is_channel_pad(*next)) break;
+      const bool must_improve = !computes(*next) && next->op != Op::Concat;
+      if (must_improve && quality == kBestQuality) continue;
       BuiltKernel larger = try_build(next->result.get());
       if (!larger.obstacle.empty()) {
         if (computes(*next)) break;
         continue;
       }
       int q = access_quality(larger.kernel, target_);
-      if (computes(*next) || next->op == Op::Concat ? q >= quality : q > quality) {
+      if (must_improve ? q > quality : q >= quality) {
         best = next;
         quality = q;
       }

@@ -12,6 +12,7 @@ void schedule(Kernel& kernel, const TargetDescription& target);
 
 /// How well memory is accessed when vectorised: 2 = every vector access is contiguous or uniform, 1 = some gather, 0 =
 /// scalar.
+inline constexpr int kBestQuality = 2;
 int access_quality(const Kernel& kernel, const TargetDescription& target);
 
 // Steps of schedule(), for tests and for access_quality.

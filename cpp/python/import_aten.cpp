@@ -98,6 +98,7 @@ Graph import_aten(const py::dict& d) {
 void bind_import_aten(py::module_& m) {
   m.def("import_aten", import_aten, py::arg("graph"),
         "Imports an exported PyTorch graph (see cuvil/_torch.py for its form).");
+  m.def("aten_targets", aten::supported_targets, "Names of the ATen operators import_aten takes.");
 }
 
 }  // namespace cuvil::python

@@ -37,12 +37,23 @@ class LayoutAssigner {
         Value* view = unblock(blocked, node->type().shape);
         blocked_[view] = blocked;
         graph_.replace_all_uses(node->result.get(), view);
+        if (node->op == Op::Conv) release_filter(*node);
       }
     }
     graph_.erase_dead_nodes();
   }
 
  private:
+  // Frees the filter of a replaced convolution, so that filters are in memory twice only one at a time.
+  void release_filter(const Node& conv) {
+    const Value* filter = conv.operand(1);
+    bool shared =
+        graph_.is_output(filter) || std::any_of(graph_.nodes().begin(), graph_.nodes().end(), [&](auto& node) {
+          return node.get() != &conv && std::count(node->operands.begin(), node->operands.end(), filter);
+        });
+    if (!shared) filter->producer->attributes["value"] = Tensor(DType::f32, {0});
+  }
+
   Value* find(const Value* v) const {
     auto it = blocked_.find(v);
     return it == blocked_.end() ? nullptr : it->second;

@@ -1,6 +1,7 @@
 // (conv(x, W) [+ c]) · s → conv(x, W·s) [+ c·s], for constants W, c and a factor s per output channel. The factor then
 // costs nothing at run time. Products are rounded at compile time instead of run time, which changes results by
 // rounding only; so factors and weights that are not finite are left alone.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -13,6 +14,10 @@ namespace cuvil {
 namespace {
 
 bool finite(const Tensor& t) {
+  if (t.dtype() == DType::f32) {
+    const auto* values = t.as<float>();
+    return std::all_of(values, values + t.num_elements(), [](float v) { return std::isfinite(v); });
+  }
   for (int64_t i = 0; i < t.num_elements(); ++i) {
     if (!std::isfinite(t.get_double(i))) return false;
   }
@@ -43,10 +48,18 @@ std::optional<Tensor> per_channel(const Value* factor, const Node& anchor) {
 
 Tensor scaled_weight(const Node& anchor, const Tensor& factor) {
   const Tensor& w = *constant_of(anchor.operand(1));
-  Tensor out(w.dtype(), w.shape());
+  Tensor out = Tensor::uninitialized(w.dtype(), w.shape());
   int64_t n = w.num_elements(), channels = factor.num_elements();
   // Conv weights have the output channel first, matrices last.
   int64_t run = anchor.op == Op::Conv && channels ? n / channels : 1;
+  if (w.dtype() == DType::f32 && factor.dtype() == DType::f32) {
+    const auto *from = w.as<float>(), *by = factor.as<float>();
+    auto* to = out.mutable_as<float>();
+    for (int64_t i = 0, channel = 0; i < n; channel = channel + 1 == channels ? 0 : channel + 1) {
+      for (int64_t end = i + run; i < end; ++i) to[i] = from[i] * by[channel];
+    }
+    return out;
+  }
   for (int64_t i = 0; i < n; ++i) out.set_double(i, w.get_double(i) * factor.get_double(i / run % channels));
   return out;
 }

@@ -54,23 +54,34 @@ std::vector<std::array<double, 3>> filter_matrix(int64_t m) {
 
 // G g Gᵀ for every pair of channels, in double, as [(m+2)²][oc/nr][ic][nr] with oc padded by zeros.
 Tensor transform_filter(const Tensor& filter, int64_t m, int64_t nr, int64_t padded) {
+  constexpr size_t kMost = 64;
+  using Columns = std::array<double, kMost>;
   const auto g = filter_matrix(m);
   const int64_t oc = filter.shape()[0], ic = filter.shape()[1];
-  const size_t t = g.size();
+  const size_t t = g.size(), width = static_cast<size_t>(nr);
+  CUVIL_CHECK(width <= kMost, "a panel is wider than the filter transform takes");
   Tensor out = Tensor::uninitialized(DType::f32, {static_cast<int64_t>(t * t), padded / nr, ic, nr});
-  float* to = out.mutable_as<float>();
-  const float* from = filter.as<float>();
-  const int64_t matrix = padded * ic;
-  std::array<std::array<double, 3>, 6> rows{};
-  for (int64_t o = 0; o < padded; ++o) {
-    float* column = to + o / nr * ic * nr + o % nr;
+  auto* to = out.mutable_as<float>();
+  const auto* from = filter.as<float>();
+  std::array<Columns, 9> w{};
+  std::array<Columns, 3> rows{};
+  for (int64_t panel = 0; panel < padded / nr; ++panel) {
+    const int64_t live = std::min(nr, oc - panel * nr);
+    if (live < nr) w = {};
     for (int64_t i = 0; i < ic; ++i) {
-      const float* w = o < oc ? from + (o * ic + i) * 9 : nullptr;
+      for (int64_t o = 0; o < live; ++o) {
+        const float* taps = from + ((panel * nr + o) * ic + i) * 9;
+        for (size_t k = 0; k < 9; ++k) w[k][static_cast<size_t>(o)] = taps[k];
+      }
       for (size_t a = 0; a < t; ++a) {
-        for (size_t x = 0; x < 3; ++x) rows[a][x] = w ? g[a][0] * w[x] + g[a][1] * w[3 + x] + g[a][2] * w[6 + x] : 0;
+        for (size_t x = 0; x < 3; ++x) {
+          for (size_t o = 0; o < width; ++o)
+            rows[x][o] = g[a][0] * w[x][o] + g[a][1] * w[3 + x][o] + g[a][2] * w[6 + x][o];
+        }
         for (size_t c = 0; c < t; ++c) {
-          double v = g[c][0] * rows[a][0] + g[c][1] * rows[a][1] + g[c][2] * rows[a][2];
-          column[static_cast<int64_t>(a * t + c) * matrix + i * nr] = static_cast<float>(v);
+          float* column = to + ((static_cast<int64_t>(a * t + c) * (padded / nr) + panel) * ic + i) * nr;
+          for (size_t o = 0; o < width; ++o)
+            column[o] = static_cast<float>(g[c][0] * rows[0][o] + g[c][1] * rows[1][o] + g[c][2] * rows[2][o]);
         }
       }
     }

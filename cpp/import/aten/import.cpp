@@ -64,6 +64,12 @@ bool same_sizes(const Shape& a, const Shape& b) {
 
 }  // namespace
 
+std::vector<std::string> supported_targets() {
+  std::vector<std::string> targets;
+  for (const auto& [target, lowering] : table()) targets.push_back(target);
+  return targets;
+}
+
 Graph import_graph(const ExportedGraph& exported) {
   check_supported(exported);
   std::map<std::string, Dim> symbols;

@@ -10,4 +10,7 @@ namespace cuvil::aten {
 /// arguments cannot be imported.
 Graph import_graph(const ExportedGraph& exported);
 
+/// Names of the operators import_graph takes, like "aten.add.Tensor".
+std::vector<std::string> supported_targets();
+
 }  // namespace cuvil::aten

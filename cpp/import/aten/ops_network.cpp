@@ -28,6 +28,22 @@ void convolution(Call& c) {
   c.set(unbatched ? c.b.squeeze(y, {0}) : y);
 }
 
+// input, weight, bias, stride, padding, dilation, groups
+void conv(Call& c) {
+  Value* x = c.tensor(0);
+  Value* w = c.tensor(1);
+  size_t spatial = w->type.shape.size() - 2;
+  bool unbatched = x->type.shape.size() == spatial + 1;
+  if (unbatched) x = c.b.unsqueeze(x, {0});
+  auto each = [&](size_t position, const char* name, int64_t fallback) {
+    return c.has(position, name) ? c.ints(position, name, spatial) : std::vector<int64_t>(spatial, fallback);
+  };
+  Value* y = c.b.conv(x, w, each(3, "stride", 1), both_sides(each(4, "padding", 0)), each(5, "dilation", 1),
+                      c.integer(6, "groups", 1));
+  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, c.b.per_channel(bias, spatial + 2));
+  c.set(unbatched ? c.b.squeeze(y, {0}) : y);
+}
+
 void matmul(Call& c) {
   c.set(c.b.product(c.tensor(0), c.tensor(1)));
 }
@@ -89,6 +105,13 @@ void batch_norm_inference(Call& c) {
                        c.tensor(3, "running_mean"), c.tensor(4, "running_var"), c.real(6, "eps", 1e-5)));
   c.skip();
   c.skip();
+}
+
+// input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
+void batch_norm(Call& c) {
+  if (c.boolean(5, "training")) c.fail("batch normalisation by the batch's statistics needs PyTorch's decompositions");
+  c.set(c.b.batch_norm(c.tensor(0), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"),
+                       c.tensor(3, "running_mean"), c.tensor(4, "running_var"), c.real(7, "eps", 1e-5)));
 }
 
 // input, weight, bias, training, momentum, eps → (output, …): the batch's own statistics
@@ -239,6 +262,10 @@ std::vector<Row> network_rows() {
       {"aten.addmm.default", add_product},
       {"aten.addmv.default", add_product},
       {"aten.baddbmm.default", add_product},
+      {"aten.conv1d.default", conv},
+      {"aten.conv2d.default", conv},
+      {"aten.conv3d.default", conv},
+      {"aten.batch_norm.default", batch_norm},
       {"aten.native_layer_norm.default", layer_norm},
       {"aten.layer_norm.default", layer_norm},
       {"aten.rms_norm.default", rms_norm},
