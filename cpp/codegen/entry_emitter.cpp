@@ -134,24 +134,22 @@ class EntryEmitter {
     Value* arguments = b_.CreateAlloca(b_.getInt64Ty(), b_.getInt64(most));
     Value* record = b_.CreateAlloca(b_.getInt64Ty(), b_.getInt64(8));
     if (errors) b_.CreateStore(b_.getInt64(0), record);
-    Value* context = b_.CreateLoad(b_.getPtrTy(), byte(services, offsetof(cuvil_services, context)));
-    Value* parallel_for = b_.CreateLoad(b_.getPtrTy(), byte(services, offsetof(cuvil_services, parallel_for)));
-    auto* type = llvm::FunctionType::get(
-        b_.getVoidTy(),
-        {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
-    auto* kernel_type =
-        llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
+    context_ = b_.CreateLoad(b_.getPtrTy(), byte(services, offsetof(cuvil_services, context)));
+    parallel_for_ = b_.CreateLoad(b_.getPtrTy(), byte(services, offsetof(cuvil_services, parallel_for)));
+    auto group = program_.bands.begin();
     for (size_t i = 0; i < program_.steps.size(); ++i) {
+      if (group != program_.bands.end() && group->first == i) {
+        emit_band_group(*group, kernel_symbols);
+        i += group->members.size() - 1;
+        ++group;
+        continue;
+      }
       const Step& step = program_.steps[i];
-      ArgumentLayout layout = argument_layout(step.kernel);
-      size_t at = 0;
-      for (int b : step.buffers) b_.CreateStore(buffer(b), slot(arguments, at++));
-      for (const Dim& s : layout.symbols) b_.CreateStore(sizes_.emit(s), slot(arguments, at++));
-      if (layout.has_error) b_.CreateStore(record, slot(arguments, at++));
-      auto kernel = module_.getOrInsertFunction(kernel_symbols[i], kernel_type);
-      llvm::cast<llvm::Function>(kernel.getCallee())->setDSOLocal(true);
+      const bool has_error = emit_arguments(step, arguments, record);
+      llvm::FunctionCallee kernel = kernel_function(kernel_symbols[i]);
       Value* count = sizes_.emit(parallel_count(step.kernel));
       int64_t chunk = step.kernel.schedule.chunk;
+      auto shared = [&] { emit_parallel_for(i, kernel.getCallee(), arguments, count, chunk); };
       if (auto c = parallel_count(step.kernel).constant(); c && *c <= chunk) {
         // Too little work to share: no detour through the runtime, except when it wants to measure.
         Value* measure = b_.CreateICmpNE(
@@ -161,17 +159,11 @@ class EntryEmitter {
             [&] {
               b_.CreateCall(kernel, {arguments, b_.getInt64(0), count});
             },
-            [&] {
-              b_.CreateCall(type, parallel_for,
-                            {context, b_.getInt32(static_cast<uint32_t>(i)), kernel.getCallee(), arguments, count,
-                             b_.getInt64(static_cast<uint64_t>(chunk))});
-            });
+            shared);
       } else {
-        b_.CreateCall(type, parallel_for,
-                      {context, b_.getInt32(static_cast<uint32_t>(i)), kernel.getCallee(), arguments, count,
-                       b_.getInt64(static_cast<uint64_t>(chunk))});
+        shared();
       }
-      if (layout.has_error) {
+      if (has_error) {
         Value* flag = b_.CreateLoad(b_.getInt64Ty(), record);
         Value* bad = b_.CreateLoad(b_.getInt64Ty(), slot(record, 1));
         Value* size = b_.CreateLoad(b_.getInt64Ty(), slot(record, 2));
@@ -182,6 +174,117 @@ class EntryEmitter {
   }
 
  private:
+  llvm::FunctionType* kernel_type() {
+    return llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
+  }
+
+  llvm::FunctionCallee kernel_function(const std::string& symbol) {
+    llvm::FunctionCallee kernel = module_.getOrInsertFunction(symbol, kernel_type());
+    llvm::cast<llvm::Function>(kernel.getCallee())->setDSOLocal(true);
+    return kernel;
+  }
+
+  // Fills the step's argument block; whether it has an error record.
+  bool emit_arguments(const Step& step, Value* arguments, Value* record) {
+    ArgumentLayout layout = argument_layout(step.kernel);
+    size_t at = 0;
+    for (int b : step.buffers) b_.CreateStore(buffer(b), slot(arguments, at++));
+    for (const Dim& s : layout.symbols) b_.CreateStore(sizes_.emit(s), slot(arguments, at++));
+    if (layout.has_error) b_.CreateStore(record, slot(arguments, at++));
+    return layout.has_error;
+  }
+
+  void emit_parallel_for(size_t index, Value* kernel, Value* arguments, Value* count, int64_t chunk) {
+    auto* type = llvm::FunctionType::get(
+        b_.getVoidTy(),
+        {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty()}, false);
+    b_.CreateCall(type, parallel_for_,
+                  {context_, b_.getInt32(static_cast<uint32_t>(index)), kernel, arguments, count,
+                   b_.getInt64(static_cast<uint64_t>(chunk))});
+  }
+
+  // The group's argument block: for each member, its own block and the parallel steps of one of its rows.
+  void emit_band_group(const BandGroup& group, const std::vector<std::string>& kernel_symbols) {
+    Value* block = b_.CreateAlloca(b_.getInt64Ty(), b_.getInt64(2 * group.members.size()));
+    for (size_t m = 0; m < group.members.size(); ++m) {
+      const Step& step = program_.steps[group.first + m];
+      Value* own = b_.CreateAlloca(b_.getInt64Ty(), b_.getInt64(argument_layout(step.kernel).slots));
+      CUVIL_CHECK(!emit_arguments(step, own, nullptr), "a kernel with indirect indices in a band group");
+      b_.CreateStore(own, slot(block, 2 * m));
+      Value* rows = sizes_.emit(group.batch * group.members[m].rows);
+      b_.CreateStore(b_.CreateSDiv(sizes_.emit(parallel_count(step.kernel)), rows), slot(block, 2 * m + 1));
+    }
+    Value* count = sizes_.emit(group.batch * bands_per_image(group));
+    // Few ranges, since each computes again what the one before it has.
+    const int64_t chunk = std::max<int64_t>(1, bands_per_image(group) / 4);
+    emit_parallel_for(group.first, band_function(group, kernel_symbols), block, count, chunk);
+  }
+
+  static int64_t bands_per_image(const BandGroup& group) {
+    return (group.members.back().rows + group.band - 1) / group.band;
+  }
+
+  // Runs bands [begin, end). A member's rows start where the band before it ended, or, in the first band, where they
+  // are needed: rows that two ranges of bands need are computed by both.
+  llvm::Function* band_function(const BandGroup& group, const std::vector<std::string>& kernel_symbols) {
+    llvm::IRBuilderBase::InsertPointGuard keep(b_);
+    auto* function = llvm::Function::Create(kernel_type(), llvm::Function::InternalLinkage,
+                                            "bands_" + std::to_string(group.first), module_);
+    function->setDoesNotThrow();
+    Value *block = function->getArg(0), *begin = function->getArg(1), *end = function->getArg(2);
+    auto number = [&](int64_t v) { return b_.getInt64(static_cast<uint64_t>(v)); };
+    auto* entry = llvm::BasicBlock::Create(b_.getContext(), "entry", function);
+    auto* body = llvm::BasicBlock::Create(b_.getContext(), "band", function);
+    auto* done = llvm::BasicBlock::Create(b_.getContext(), "done", function);
+    b_.SetInsertPoint(entry);
+    b_.CreateCondBr(b_.CreateICmpSLT(begin, end), body, done);
+    b_.SetInsertPoint(body);
+    llvm::PHINode* g = b_.CreatePHI(b_.getInt64Ty(), 2);
+    g->addIncoming(begin, entry);
+    Value* bands = number(bands_per_image(group));
+    Value* image = b_.CreateUDiv(g, bands);
+    Value* band = b_.CreateURem(g, bands);
+    auto clamp = [&](Value* v, int64_t high) {
+      v = b_.CreateSelect(b_.CreateICmpSLT(v, number(0)), number(0), v);
+      return b_.CreateSelect(b_.CreateICmpSGT(v, number(high)), number(high), v);
+    };
+    // Rows [low, high) of each member for a band, before clamping, from the last member back.
+    struct Rows {
+      Value *low, *high;
+    };
+    const size_t n = group.members.size();
+    auto rows_of = [&](Value* of_band) {
+      std::vector<Rows> rows(n);
+      Value* low = b_.CreateMul(of_band, number(group.band));
+      rows[n - 1] = {low, clamp(b_.CreateAdd(low, number(group.band)), group.members[n - 1].rows)};
+      for (size_t m = n - 1; m-- > 0;) {
+        const BandGroup::Member& member = group.members[m];
+        Value* first = b_.CreateAdd(b_.CreateMul(rows[m + 1].low, number(member.scale)), number(member.low));
+        Value* last = b_.CreateSub(rows[m + 1].high, number(1));
+        last = b_.CreateAdd(b_.CreateMul(last, number(member.scale)), number(member.high + 1));
+        rows[m] = {clamp(first, member.rows), clamp(last, member.rows)};
+      }
+      return rows;
+    };
+    Value* fresh = b_.CreateOr(b_.CreateICmpEQ(g, begin), b_.CreateICmpEQ(band, number(0)));
+    std::vector<Rows> now = rows_of(band), before = rows_of(b_.CreateSub(band, number(1)));
+    for (size_t m = 0; m < n; ++m) {
+      Value* low = b_.CreateSelect(fresh, now[m].low, before[m].high);
+      Value* first = b_.CreateMul(image, number(group.members[m].rows));
+      Value* arguments = load_pointer(block, 2 * m);
+      Value* steps = b_.CreateLoad(b_.getInt64Ty(), slot(block, 2 * m + 1));
+      b_.CreateCall(kernel_function(kernel_symbols[group.first + m]),
+                    {arguments, b_.CreateMul(b_.CreateAdd(first, low), steps),
+                     b_.CreateMul(b_.CreateAdd(first, now[m].high), steps)});
+    }
+    Value* next = b_.CreateAdd(g, number(1));
+    g->addIncoming(next, body);
+    b_.CreateCondBr(b_.CreateICmpSLT(next, end), body, done);
+    b_.SetInsertPoint(done);
+    b_.CreateRetVoid();
+    return function;
+  }
+
   void begin(const char* name, unsigned pointers) {
     std::vector<llvm::Type*> params(pointers, b_.getPtrTy());
     function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getInt32Ty(), params, false),
@@ -295,6 +398,7 @@ class EntryEmitter {
   SizeEmitter sizes_;
   llvm::Function* function_ = nullptr;
   Value* detail_ = nullptr;
+  Value *context_ = nullptr, *parallel_for_ = nullptr;  // of the run's services
 };
 
 }  // namespace

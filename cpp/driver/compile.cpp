@@ -89,6 +89,15 @@ void describe(const Program& program, CompiledModel& model) {
   for (const Step& step : program.steps) {
     model.kernels.push_back({step.kernel.name, step.kernel.str(), step.ops, step.sources, step.flops, step.bytes});
   }
+  // A chain that runs in bands is measured as one, under its first kernel.
+  for (const BandGroup& group : program.bands) {
+    KernelInfo& leader = model.kernels[group.first];
+    leader.name += "+" + std::to_string(group.members.size() - 1);
+    for (size_t i = group.first + 1; i < group.first + group.members.size(); ++i) {
+      leader.flops = leader.flops + model.kernels[i].flops;
+      leader.bytes = leader.bytes + model.kernels[i].bytes;
+    }
+  }
   model.memory.arena_bytes = program.arena_bytes;
   model.memory.weight_bytes = program.weight_bytes;
 }

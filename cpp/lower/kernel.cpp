@@ -207,6 +207,12 @@ bool Schedule::is_vector(const Loop& loop) const {
          std::find(vector_loops.begin(), vector_loops.end(), loop.variable.symbol_name()) != vector_loops.end();
 }
 
+bool Schedule::is_outermost(const Loop& loop) const {
+  if (!loop.variable.is_symbol()) return false;
+  const std::string& name = loop.variable.symbol_name();
+  return name == batch_loop || name == row_loop;
+}
+
 const Schedule::Tile* Schedule::tile_of(const Loop& loop) const {
   if (!loop.variable.is_symbol()) return nullptr;
   for (const Tile& tile : tiles) {
@@ -304,6 +310,7 @@ std::string Kernel::str() const {
     out << ", vector " << loop << " x" << schedule.lanes << "x" << schedule.vector_tile;
   }
   for (const Schedule::Tile& tile : schedule.tiles) out << ", tile " << tile.loop << " by " << tile.size;
+  if (!schedule.row_loop.empty()) out << ", bands of " << schedule.row_loop;
   if (schedule.prefetch) {
     out << ", prefetch b" << schedule.prefetch->buffer << "[" << schedule.prefetch->offset.str() << "] x"
         << schedule.prefetch->lines;

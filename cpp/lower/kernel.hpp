@@ -103,6 +103,8 @@ struct Schedule {
   std::vector<Tile> tiles;  // outer loops that run in unrolled steps
   int parallel_loops = 0;   // the first so many outer loops form the parallel index, in steps
   int unroll = 1;           // of the innermost reduction loop of each phase
+  /// Asked for from outside: these loops (names; empty: none) are the outermost parallel ones, first batch, then rows.
+  std::string batch_loop, row_loop;
   /// With each step of the innermost reduction loop, this many cache lines from here on are brought near.
   struct Prefetch {
     int buffer = -1;
@@ -113,6 +115,8 @@ struct Schedule {
   int64_t chunk = 1;  // parallel iterations worth waking a thread for
 
   bool is_vector(const Loop& loop) const;
+  /// One of the loops that must be outermost.
+  bool is_outermost(const Loop& loop) const;
   const Tile* tile_of(const Loop& loop) const;
 };
 

@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "lower/fuse.hpp"
+#include "lower/plan_bands.hpp"
 #include "lower/plan_memory.hpp"
 #include "lower/program.hpp"
 #include "lower/schedule.hpp"
@@ -63,10 +64,13 @@ Program lower(const Graph& graph, const TargetDescription& target) {
   Program program;
   describe_interface(graph, program);
   fuse(graph, target, program);
+  for (Step& step : program.steps) split_loops(step.kernel);
+  plan_bands(program, target);
   for (Step& step : program.steps) {
     schedule(step.kernel, target);
     step.bytes = bytes_moved(program, step);
   }
+  check_bands(program);
   name_kernels(program);
   plan_memory(program);
   return program;
@@ -83,6 +87,10 @@ std::string Program::str() const {
     if (b.kind == Buffer::Kind::Arena)
       out << " at " << b.offset.str() << ", steps " << b.first_use << ".." << b.last_use;
     out << "\n";
+  }
+  for (const BandGroup& group : bands) {
+    out << "bands of " << group.band << " rows: steps " << group.first << ".." << group.first + group.members.size() - 1
+        << "\n";
   }
   for (const Step& step : steps) {
     out << step.kernel.str() << "    on";

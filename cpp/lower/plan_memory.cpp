@@ -31,6 +31,17 @@ void plan_memory(Program& program) {
       buffer.last_use = static_cast<int>(step);
     }
   }
+  // Steps of a band group take turns, so what any of them uses must live as long as all of them.
+  for (const BandGroup& group : program.bands) {
+    const auto first = static_cast<int>(group.first), last = first + static_cast<int>(group.members.size()) - 1;
+    for (size_t step = group.first; step < group.first + group.members.size(); ++step) {
+      for (int b : program.steps[step].buffers) {
+        Buffer& buffer = program.buffers[static_cast<size_t>(b)];
+        buffer.first_use = std::min(buffer.first_use, first);
+        buffer.last_use = std::max(buffer.last_use, last);
+      }
+    }
+  }
   std::vector<int> order;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     Buffer& b = program.buffers[i];

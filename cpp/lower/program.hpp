@@ -27,13 +27,27 @@ struct Step {
   Dim flops, bytes;
 };
 
+/// Consecutive steps that run band by band of rows: for each band of the last member's rows, every member runs on those
+/// of its rows that are needed and not there yet.
+struct BandGroup {
+  struct Member {
+    int64_t rows = 0;
+    int64_t scale = 1, low = 0, high = 0;  // row r of the next member needs rows scale·r + low … scale·r + high
+  };
+  size_t first = 0;  // step
+  std::vector<Member> members;
+  int64_t band = 1;  // rows of the last member
+  Dim batch = 1;     // images
+};
+
 struct Program {
   std::vector<std::string> input_names, output_names;
   std::vector<Type> inputs, outputs;
   std::vector<Tensor> constants;
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
-  std::vector<Dim> symbols;  // bound from the inputs' sizes
+  std::vector<BandGroup> bands;  // in the order of their steps
+  std::vector<Dim> symbols;      // bound from the inputs' sizes
   Dim arena_bytes;
   int64_t weight_bytes = 0;
 

@@ -53,7 +53,7 @@ bool split_one(Kernel& kernel, std::vector<Loop>& loops) {
 
 // Whether every Dim walks (a, b) as the one index a·extent(b) + b.
 bool walks_as_one(const Kernel& kernel, const Loop& a, const Loop& b) {
-  if (a.limit || b.limit) return false;
+  if (a.limit || b.limit || kernel.schedule.is_outermost(a) || kernel.schedule.is_outermost(b)) return false;
   bool ok = true;
   visit_dims(kernel, [&](const Dim& d) {
     if (!ok) return;

@@ -82,7 +82,8 @@ struct VectorChoice {
 VectorChoice best_outer(const Kernel& kernel, int lanes) {
   VectorChoice best;
   for (const Loop& loop : kernel.outer) {
-    if (!loop.variable.is_symbol() || !stores_move(kernel, loop.variable)) continue;
+    if (!loop.variable.is_symbol() || kernel.schedule.is_outermost(loop) || !stores_move(kernel, loop.variable))
+      continue;
     Accesses a;
     for (const Phase& phase : kernel.phases) {
       Accesses p = phase_accesses(kernel, phase, loop.variable);
@@ -310,7 +311,7 @@ class Scheduler {
       Loop& other = kernel_.outer[i];
       auto extent = other.extent.constant();
       if (&other == &rows || !extent || *extent < 2 || other.limit || !other.variable.is_symbol()) continue;
-      if (plan_.tile_of(other) || plan_.is_vector(other)) continue;
+      if (plan_.tile_of(other) || plan_.is_vector(other) || plan_.is_outermost(other)) continue;
       Use use = use_of(other);
       if (weights_second ? use.second || !use.first : use.first || !use.second) continue;
       Dim both = Dim::loop_variable(other.variable.symbol_name() + rows.variable.symbol_name(), *extent * *inner);
@@ -333,7 +334,8 @@ class Scheduler {
     int vectors = 1;
     // Further columns: a small loop that only the columns' operand and the store follow.
     for (Loop& loop : kernel_.outer) {
-      if (&loop == vector || !loop.variable.is_symbol() || !loop.extent.is_constant()) continue;
+      if (&loop == vector || !loop.variable.is_symbol() || !loop.extent.is_constant() || plan_.is_outermost(loop))
+        continue;
       Use use = use_of(loop);
       bool column = kernel_.contraction && (weights_second ? use.second && !use.first : use.first && !use.second);
       if (column && loop.extent.value() * vectors <= 4 && is_inner_part(loop) && !limits_another(loop)) {
@@ -349,8 +351,10 @@ class Scheduler {
     Loop* rows = nullptr;
     int64_t best = 0;
     for (Loop& loop : kernel_.outer) {
-      if (&loop == vector || loop.limit || !loop.variable.is_symbol() || plan_.tile_of(loop) || limits_another(loop))
+      if (&loop == vector || loop.limit || !loop.variable.is_symbol() || plan_.tile_of(loop) || limits_another(loop) ||
+          plan_.is_outermost(loop)) {
         continue;
+      }
       Use use = use_of(loop);
       bool row = !kernel_.contraction ? use.first
                  : weights_second     ? use.first && !use.second
@@ -421,6 +425,7 @@ class Scheduler {
     const bool rows_first = folds && rows_outside();
     const bool second = folds && kernel_.contraction && columns_in_second();
     auto rank = [&](const Loop& loop) {
+      if (plan_.is_outermost(loop)) return loop.variable.symbol_name() == plan_.batch_loop ? -2 : -1;
       if (plan_.is_vector(loop)) return folds ? 3 : 5;
       const Schedule::Tile* tile = plan_.tile_of(loop);
       if (tile && tile->exact) return 4;

@@ -22,6 +22,7 @@ struct TargetDescription {
   int64_t l1_bytes = 32 << 10;   // data cache of one core
   int64_t l2_bytes = 512 << 10;  // of one core
   int64_t l3_bytes = 4 << 20;    // shared; 0 if there is none
+  int l3_bytes_per_cycle = 8;    // that one core streams from beyond L2
 
   /// Elements of a vector of that element size.
   int lanes(int bytes_per_element) const { return vector_bits / 8 / bytes_per_element; }
