@@ -266,9 +266,9 @@ class BandPlanner {
       }
     }
     if (weights > target_.l2_bytes / 4) return false;
-    // Cycles at two fused multiply-adds each. Traffic well below the arithmetic hides behind it.
+    // Cycles at two fused multiply-adds each. Less traffic than that hides behind the arithmetic.
     const double arithmetic = flops / (4.0 * target_.lanes(DType::f32));
-    if (moved / target_.l3_bytes_per_cycle < arithmetic / 3) return false;
+    if (moved / target_.l3_bytes_per_cycle < arithmetic * 2 / 3) return false;
     const int64_t rows = chain.members.back().rows;
     chain.band = std::min(static_cast<int64_t>((half - halo) / per_row), rows / 4);
     return chain.band >= 1;
