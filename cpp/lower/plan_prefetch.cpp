@@ -52,6 +52,7 @@ void plan_prefetch(Kernel& kernel, const Expr& columns, const TargetDescription&
   if (!all.is_constant() || all.value() * bytes < target.l2_bytes / 2) return;
   // A size that varies counts as one.
   const int64_t row_count = rows.evaluate([](const std::string&) { return int64_t{1}; });
+  if (row_count == 1) return;  // nothing but the stream itself, which the hardware follows
   const int64_t visits = std::max<int64_t>(1, (row_count + rows_per_visit - 1) / rows_per_visit);
   if (visits > kMostVisits) return;
 

@@ -164,10 +164,22 @@ class LayoutAssigner {
     return block(x);
   }
 
-  // An operand of a pointwise op in blocked form: blocked already, the same for all channels, or a vector over
-  // channels.
+  // Whether v shows channels that lie side by side in memory, so that its blocks are vectors there already.
+  bool shows_channels_last(const Value* v, const Shape& shape) const {
+    if (!is_op(v, Op::Transpose) || v->type.shape != shape || shape.size() < 4) return false;
+    const auto& perm = v->producer->ints("perm");
+    const auto rank = static_cast<int64_t>(perm.size());
+    for (int64_t i = 0; i < rank; ++i) {
+      if (perm[static_cast<size_t>(i)] != (i == 0 ? 0 : i == 1 ? rank - 1 : i - 1)) return false;
+    }
+    return shape[1].is_constant() && shape[1].value() % block_ == 0;
+  }
+
+  // An operand of a pointwise op in blocked form: blocked already or as good as blocked, the same for all channels, or
+  // a vector over channels.
   Value* blocked_operand(Value* v, const Shape& shape) {
     if (Value* blocked = find(v)) return v->type.shape[1] == shape[1] ? blocked : nullptr;
+    if (shows_channels_last(v, shape)) return block(v);
     if (v->type.num_elements() == Dim(1)) return b_.reshape(v, {});
     size_t rank = shape.size(), own = v->type.shape.size();
     if (own > rank) return nullptr;
@@ -191,7 +203,7 @@ class LayoutAssigner {
   Value* convert_pointwise(const Node& node) {
     const Shape& shape = node.type().shape;
     bool any = false;
-    for (Value* v : node.operands) any |= find(v) != nullptr;
+    for (Value* v : node.operands) any |= find(v) || shows_channels_last(v, shape);
     if (!any || shape.size() < 2) return nullptr;
     // A blocked operand that is broadcast over channels has no blocked form here.
     std::vector<Value*> operands;

@@ -115,7 +115,7 @@ Winograd choose_winograd(int64_t in_channels, int64_t out_channels, int64_t rows
   if (strict) return {};
   // In units of one vector multiply-add: products, or the time their weights take from memory if that is longer, and
   // the transforms around them.
-  constexpr double stream = 16, transform = 12;
+  constexpr double stream = 22, transform = 12;
   const auto vectors_in = static_cast<double>((in_channels + lanes - 1) / lanes);
   const auto vectors_out = static_cast<double>((out_channels + lanes - 1) / lanes);
   const double pairs = static_cast<double>(in_channels) * vectors_out;
