@@ -58,8 +58,9 @@ int threads_to_use(int wanted) {
   return 1;
 }
 
-void transform(Graph& graph, const TargetDescription& target) {
+void transform(Graph& graph, const TargetDescription& target, Precision precision) {
   TransformOptions options;
+  options.strict = precision == Precision::Strict;
   options.channel_block = target.lanes(DType::f32) >= 4 ? target.lanes(DType::f32) : 0;
   run_pipeline(graph, options, [](const Pass& pass, const Graph& g, double seconds) {
     debug_log(DebugLevel::Passes, "  pass ", pass.name, " ", seconds, " s, ", g.nodes().size(), " nodes");
@@ -115,7 +116,7 @@ std::shared_ptr<const CompiledModel> run_steps(Graph graph, const CompileOptions
 
   verify(graph, "import");
   debug_dump(DebugLevel::Graphs, graph);
-  step("transform", 0.0, [&] { transform(graph, target); });
+  step("transform", 0.0, [&] { transform(graph, target, options.precision); });
   verify(graph, "transform");
 
   Program program = step("lower", 0.1, [&] { return lower(graph, target); });

@@ -12,11 +12,20 @@
 
 namespace cuvil {
 
+/// How far results may be from those of the operators' definitions.
+enum class Precision {
+  Default,  // forms of convolution whose rounding errors stay within 2e-4 of the output's scale
+  Strict    // only forms with the errors and special values of a direct sum
+};
+
 struct CompileOptions {
   /// "" = CUVIL_TARGET if set, else this machine. "x86-64-v3", "x86-64-v4", "generic".
   std::string target;
   /// Threads that compile kernels; 0 = all cores this process may use.
   int compile_threads = 0;
+  Precision precision = Precision::Default;
+  /// Measure the most promising schedules of each kernel on this machine and take the fastest.
+  bool tune = false;
   /// Called with the name of the step that starts and the share of work done, in [0, 1]; may be empty.
   std::function<void(const std::string& step, double done)> progress;
 };

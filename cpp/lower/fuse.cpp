@@ -215,13 +215,7 @@ class Fuser {
 
   void materialize_pad(const Node& node) {
     const Value* v = node.result.get();
-    auto border = [](const Dim& d) { return provably_le(0, d); };
     if (!storage_.count(v)) {
-      if (!std::all_of(node.dims("low").begin(), node.dims("low").end(), border) ||
-          !std::all_of(node.dims("high").begin(), node.dims("high").end(), border)) {
-        materialize(v);
-        return;
-      }
       Storage whole = place(v);
       emit(build_kernel(node.operand(0), storage_, interior(node, whole)), &node);
       storage_[v] = whole;

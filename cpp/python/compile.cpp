@@ -75,8 +75,14 @@ py::object profile(Callable& self, const py::args& inputs) {
 }
 
 std::unique_ptr<Callable> compile_graph(const Graph& graph, const std::string& target, int threads,
-                                        const py::object& progress) {
+                                        const py::object& progress, const std::string& precision, bool tune) {
   CompileOptions options;
+  if (precision == "strict") {
+    options.precision = Precision::Strict;
+  } else if (precision != "default") {
+    throw CompileError("precision is \"default\" or \"strict\", not \"" + precision + "\"");
+  }
+  options.tune = tune;
   options.target = target;
   options.compile_threads = threads;
   if (!progress.is_none()) {
@@ -123,7 +129,7 @@ void bind_compile(py::module_& m) {
         return times;
       });
   m.def("compile", compile_graph, py::arg("graph"), py::arg("target") = "", py::arg("threads") = 0,
-        py::arg("progress") = py::none());
+        py::arg("progress") = py::none(), py::arg("precision") = "default", py::arg("tune") = false);
 }
 
 }  // namespace cuvil::python

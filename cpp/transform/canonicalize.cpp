@@ -79,16 +79,13 @@ Value* drop_broadcasts(Builder& b, const Node& node) {
   return changed ? b.node(node.op, operands, node.attributes) : nullptr;
 }
 
-// Two borders of one value are one border, unless the outer one cuts the inner.
+// Two borders of one value are one border.
 Value* merge_pads(Builder& b, const Node& outer, const Node& inner) {
   const auto &ol = outer.dims("low"), &oh = outer.dims("high"), &il = inner.dims("low"), &ih = inner.dims("high");
   double value = outer.get<double>("value"), same = inner.get<double>("value");
   if (std::memcmp(&value, &same, sizeof value) != 0) return nullptr;
   std::vector<Dim> low, high;
   for (size_t i = 0; i < ol.size(); ++i) {
-    for (const auto* d : {&ol[i], &oh[i], &il[i], &ih[i]}) {
-      if (!provably_le(0, *d)) return nullptr;
-    }
     low.push_back(ol[i] + il[i]);
     high.push_back(oh[i] + ih[i]);
   }

@@ -32,6 +32,15 @@ class TensorInfo:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+@dataclass(frozen=True)
+class CompileOptions:
+    """What ``compile`` takes beside the model and its inputs."""
+
+    target: str = ""
+    precision: str = "default"
+    tune: bool = False
+
+
 class CompiledFunction:
     """A compiled model: call it like the original.
 
@@ -42,9 +51,9 @@ class CompiledFunction:
     Raises InputError (a ValueError) for arguments that do not fit, ShapeError for sizes that do not.
     """
 
-    def __init__(self, source: Source, target: str = "") -> None:
+    def __init__(self, source: Source, options: CompileOptions) -> None:
         self._source = source
-        self._target = target
+        self._options = options
         self._lock = threading.Lock()
         self._varying: Set[Axis] = set()
         self._install(self._build())
@@ -52,7 +61,9 @@ class CompiledFunction:
     def _build(self) -> Any:
         graph = self._source.import_graph(frozenset(self._varying))
         with Progress() as progress:
-            return _native.compile(graph, self._target, 0, progress)
+            return _native.compile(
+                graph, self._options.target, 0, progress, precision=self._options.precision, tune=self._options.tune
+            )
 
     def _install(self, model: Any) -> None:
         self._model = model
@@ -157,11 +168,11 @@ class CompiledFunction:
 class _LazyFunction:
     """A decorated function: compiled at its first call, for the arguments of that call."""
 
-    def __init__(self, function: Callable[..., Any], specs: Optional[List[InputSpec]], target: str) -> None:
+    def __init__(self, function: Callable[..., Any], specs: Optional[List[InputSpec]], options: CompileOptions) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._specs = specs
-        self._target = target
+        self._options = options
         self._lock = threading.Lock()
         self._compiled: Optional[CompiledFunction] = None
 
@@ -170,7 +181,7 @@ class _LazyFunction:
             with self._lock:
                 if self._compiled is None:
                     source = FunctionSource(self._function, args, kwargs, self._specs)
-                    self._compiled = CompiledFunction(source, self._target)
+                    self._compiled = CompiledFunction(source, self._options)
         return self._compiled(*args, **kwargs)
 
     @property
@@ -181,7 +192,14 @@ class _LazyFunction:
         return self._compiled
 
 
-def compile(model: Any = None, input_spec: Optional[Sequence[Any]] = None, *, target: str = "") -> Any:
+def compile(
+    model: Any = None,
+    input_spec: Optional[Sequence[Any]] = None,
+    *,
+    target: str = "",
+    precision: str = "default",
+    tune: bool = False,
+) -> Any:
     """Compiles a model to native code.
 
     ``model``: an ``nn.Module``, a function of torch tensors, an ``ExportedProgram``, or an ONNX model as a path, bytes
@@ -193,26 +211,34 @@ def compile(model: Any = None, input_spec: Optional[Sequence[Any]] = None, *, ta
 
     ``target``: "" for ``CUVIL_TARGET`` or else this machine, or a name such as "x86-64-v3".
 
+    ``precision``: "default" may use forms of convolution whose rounding errors stay within 2e-4 of the output's scale
+    and in which an infinity or NaN spreads to its neighbours; "strict" keeps to the errors and special values of the
+    operators' definitions.
+
+    ``tune``: measure several schedules of each kernel on this machine and take the fastest, which makes compiling
+    several times slower. Needs a target that runs here.
+
     Returns a CompiledFunction. Without ``input_spec``, a function or module is compiled at its first call; so this also
     is a decorator: ``@cuvil.compile``, or ``@cuvil.compile(input_spec=...)``.
 
     Raises CompileError when the model or the request is at fault, InternalError when Cuvil is.
     """
     if model is None:
-        return functools.partial(compile, input_spec=input_spec, target=target)
+        return functools.partial(compile, input_spec=input_spec, target=target, precision=precision, tune=tune)
+    options = CompileOptions(target, precision, tune)
     specs = parse_input_spec(input_spec)
     if isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(model, "SerializeToString"):
-        return CompiledFunction(OnnxSource(model, specs), target)
+        return CompiledFunction(OnnxSource(model, specs), options)
     if type(model).__name__ == "ExportedProgram":
-        return CompiledFunction(FunctionSource(model, (), {}, specs), target)
+        return CompiledFunction(FunctionSource(model, (), {}, specs), options)
     if not callable(model):
         raise CompileError(
             f"cannot compile a {type(model).__name__}: give an nn.Module, a function, an ExportedProgram, or an ONNX "
             "model as path, bytes or ModelProto"
         )
     if specs is None:
-        return _LazyFunction(model, None, target)
-    return CompiledFunction(FunctionSource(model, None, {}, specs), target)
+        return _LazyFunction(model, None, options)
+    return CompiledFunction(FunctionSource(model, None, {}, specs), options)
 
 
 def _count_runs(ops: Sequence[str]) -> str:
