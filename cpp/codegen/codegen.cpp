@@ -43,6 +43,11 @@ std::string compile_module(const std::string& name, const TargetDescription& tar
 
 }  // namespace
 
+std::string compile_kernel(const Kernel& kernel, const std::string& symbol, const TargetDescription& target) {
+  return compile_module(symbol, target,
+                        [&](llvm::Module& module) { KernelEmitter(module, kernel, target).emit(symbol); });
+}
+
 GeneratedCode generate_code(const Program& program, const TargetDescription& target, int threads,
                             const std::function<void(double)>& progress) {
   GeneratedCode out;
@@ -65,9 +70,7 @@ GeneratedCode generate_code(const Program& program, const TargetDescription& tar
         out.objects[i] =
             i == 0 ? compile_module("entry", target,
                                     [&](llvm::Module& m) { emit_entry(m, program, out.kernel_symbols, target); })
-                   : compile_module(distinct[i - 1]->name, target, [&](llvm::Module& m) {
-                       KernelEmitter(m, *distinct[i - 1], target).emit(distinct[i - 1]->name);
-                     });
+                   : compile_kernel(*distinct[i - 1], distinct[i - 1]->name, target);
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!failure) failure = std::current_exception();

@@ -22,6 +22,9 @@ inline constexpr const char* kRunSymbol = "cuvil_run";
 GeneratedCode generate_code(const Program& program, const TargetDescription& target, int threads,
                             const std::function<void(double)>& progress);
 
+/// An object with one kernel as function `symbol`.
+std::string compile_kernel(const Kernel& kernel, const std::string& symbol, const TargetDescription& target);
+
 /// LLVM IR or assembly of one step's kernel, as text.
 std::string kernel_llvm_ir(const Step& step, const TargetDescription& target);
 std::string kernel_assembly(const Step& step, const TargetDescription& target);

@@ -39,6 +39,8 @@ Value* emit_float(llvm::IRBuilderBase& b, Fn fn, llvm::ArrayRef<Value*> a, bool 
   Value* x = a[0];
   Value* y = a.size() > 1 ? a[1] : nullptr;
   switch (fn) {
+    case Fn::Identity:
+      return x;
     case Fn::Neg:
       return b.CreateFNeg(x);
     case Fn::Abs:
@@ -166,6 +168,8 @@ Value* emit_integer(llvm::IRBuilderBase& b, Fn fn, DType type, llvm::ArrayRef<Va
     return b.CreateICmp(is_signed ? s : u, x, y);
   };
   switch (fn) {
+    case Fn::Identity:
+      return x;
     case Fn::Neg:
       return b.CreateNeg(x);
     case Fn::Abs:

@@ -119,7 +119,13 @@ std::shared_ptr<const CompiledModel> run_steps(Graph graph, const CompileOptions
   step("transform", 0.0, [&] { transform(graph, target, options.precision); });
   verify(graph, "transform");
 
-  Program program = step("lower", 0.1, [&] { return lower(graph, target); });
+  Tuner tuner(target);
+  ChooseSchedule choose;
+  if (options.tune) {
+    choose = [&](const Program& p, const Step& s, const std::vector<Kernel>& c) { return tuner.choose(p, s, c); };
+  }
+  Program program = step("lower", 0.1, [&] { return lower(graph, target, choose); });
+  model->tuning = tuner.records();
   debug_dump(DebugLevel::Kernels, program);
   graph = Graph();
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/tune.hpp"
 #include "ir/graph.hpp"
 #include "runtime/abi.h"
 
@@ -70,6 +71,7 @@ struct CompiledModel {
     double seconds;
   };
   std::vector<StepTime> compile_times;
+  std::vector<TuningRecord> tuning;  // with CompileOptions::tune: every schedule tried, by kernel
 };
 
 /// Throws CompileError (bad model or request) or InternalError.

@@ -22,6 +22,8 @@ T wrap(Unsigned<T> v) {
 template <typename T>
 T float_unary(Fn fn, T x) {
   switch (fn) {
+    case Fn::Identity:
+      return x;
     case Fn::Neg:
       return -x;
     case Fn::Abs:
@@ -107,6 +109,8 @@ template <typename T>
 T integer_unary(Fn fn, T x) {
   using U = Unsigned<T>;
   switch (fn) {
+    case Fn::Identity:
+      return x;
     case Fn::Neg:
       return wrap<T>(static_cast<U>(U(0) - static_cast<U>(x)));
     case Fn::Abs:

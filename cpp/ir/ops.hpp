@@ -57,6 +57,7 @@ enum class Op : uint8_t {
 //
 // Operands of one call have one dtype (Select: the condition is bool). Integers wrap around.
 #define CUVIL_SCALAR_FNS(X)                                                                \
+  X(Identity, "identity", 1, 's', "fi", "x; a kernel stores it in this shape")             \
   X(Neg, "neg", 1, 's', "fi", "-x")                                                        \
   X(Abs, "abs", 1, 's', "fi", "|x|")                                                       \
   X(Sign, "sign", 1, 's', "fi", "-1, 0, 1; NaN stays NaN")                                 \

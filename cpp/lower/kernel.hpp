@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ir/graph.hpp"
+#include "lower/cost_model.hpp"
 
 namespace cuvil {
 
@@ -112,7 +113,8 @@ struct Schedule {
     int lines = 1;
   };
   std::optional<Prefetch> prefetch;
-  int64_t chunk = 1;  // parallel iterations worth waking a thread for
+  std::optional<ProductPlan> product;  // what the cost model sees of a product
+  int64_t chunk = 1;                   // parallel iterations worth waking a thread for
 
   bool is_vector(const Loop& loop) const;
   /// One of the loops that must be outermost.

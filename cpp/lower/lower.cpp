@@ -35,8 +35,8 @@ void name_kernels(Program& program) {
     std::vector<std::string> parts;
     std::set<std::string> seen;
     for (const std::string& op : step.ops) {
-      bool index =
-          op == "reshape" || op == "transpose" || op == "broadcast" || op == "slice" || op == "pad" || op == "constant";
+      bool index = op == "reshape" || op == "transpose" || op == "broadcast" || op == "slice" || op == "pad" ||
+                   op == "constant" || op == "identity";
       if (!index && seen.insert(op).second && parts.size() < 5) parts.push_back(op);
     }
     if (parts.empty())
@@ -60,14 +60,19 @@ Dim bytes_moved(const Program& program, const Step& step) {
 
 }  // namespace
 
-Program lower(const Graph& graph, const TargetDescription& target) {
+Program lower(const Graph& graph, const TargetDescription& target, const ChooseSchedule& choose) {
   Program program;
   describe_interface(graph, program);
   fuse(graph, target, program);
   for (Step& step : program.steps) split_loops(step.kernel);
   plan_bands(program, target);
   for (Step& step : program.steps) {
-    schedule(step.kernel, target);
+    if (choose) {
+      std::vector<Kernel> candidates = schedule_candidates(step.kernel, target);
+      step.kernel = std::move(candidates.at(choose(program, step, candidates)));
+    } else {
+      schedule(step.kernel, target);
+    }
     step.bytes = bytes_moved(program, step);
   }
   check_bands(program);

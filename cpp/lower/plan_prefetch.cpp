@@ -52,9 +52,9 @@ void plan_prefetch(Kernel& kernel, const Expr& columns, const TargetDescription&
   if (!all.is_constant() || all.value() * bytes < target.l2_bytes / 2) return;
   // A size that varies counts as one.
   const int64_t row_count = rows.evaluate([](const std::string&) { return int64_t{1}; });
-  if (row_count == 1) return;  // nothing but the stream itself, which the hardware follows
-  const int64_t visits = std::max<int64_t>(1, (row_count + rows_per_visit - 1) / rows_per_visit);
-  if (visits > kMostVisits) return;
+  const int64_t visits = (row_count + rows_per_visit - 1) / rows_per_visit;
+  // A single visit is nothing but the stream itself, which the hardware follows.
+  if (visits == 1 || visits > kMostVisits) return;
 
   offset = offset + *elements;
   int64_t run = int64_t{plan.lanes} * plan.vector_tile;
@@ -72,7 +72,7 @@ void plan_prefetch(Kernel& kernel, const Expr& columns, const TargetDescription&
       offset = offset - loop.variable * *stride + loop.variable * step;
     }
   }
-  int64_t points = *elements / std::max<int64_t>(1, row_count);  // of the next panel, for each row of this one
+  int64_t points = *elements / row_count;  // of the next panel, for each row of this one
   for (size_t i = kernel.outer.size(); i-- > 0;) {
     const Loop& loop = kernel.outer[i];
     if (*columns.index.coefficient_of(loop.variable) != Dim(0) || !loop.extent.is_constant()) continue;

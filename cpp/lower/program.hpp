@@ -54,7 +54,10 @@ struct Program {
   std::string str() const;
 };
 
-/// Graph → Program: fusion, kernels, schedules, memory plan.
-Program lower(const Graph& graph, const TargetDescription& target);
+/// Picks one of a step's schedules; the first is the cost model's.
+using ChooseSchedule = std::function<size_t(const Program&, const Step&, const std::vector<Kernel>& candidates)>;
+
+/// Graph → Program: fusion, kernels, schedules, memory plan. Without `choose`, schedules are the cost model's.
+Program lower(const Graph& graph, const TargetDescription& target, const ChooseSchedule& choose = {});
 
 }  // namespace cuvil

@@ -174,8 +174,8 @@ int costly_functions(const Kernel& kernel) {
 
 class Scheduler {
  public:
-  Scheduler(Kernel& kernel, const TargetDescription& target)
-      : kernel_(kernel), target_(target), plan_(kernel.schedule) {}
+  Scheduler(Kernel& kernel, const TargetDescription& target, const ScheduleChoice& choice)
+      : kernel_(kernel), target_(target), choice_(choice), plan_(kernel.schedule) {}
 
   void run() {
     split_loops(kernel_);
@@ -189,7 +189,10 @@ class Scheduler {
     bool folds = std::any_of(kernel_.phases.begin(), kernel_.phases.end(),
                              [](const Phase& p) { return !p.loops.empty() && !p.reductions.empty(); });
     if (choice.outer && folds) {
-      if (kernel_.contraction) stream_columns_operand();
+      if (kernel_.contraction) {
+        stream_columns_operand();
+        describe_product();
+      }
       tile_outputs();
     } else {
       int64_t vectors = (choice.extent + plan_.lanes - 1) / std::max(1, plan_.lanes);
@@ -198,8 +201,9 @@ class Scheduler {
     order_loops(folds);
     set_unroll();
     set_chunk();
-    if (choice.outer && folds && kernel_.contraction) {
+    if (plan_.product && choice_.prefetch) {
       if (const Expr* columns = load_of(columns_in_second())) plan_prefetch(kernel_, *columns, target_);
+      plan_.product->prefetched = plan_.prefetch.has_value();
     }
   }
 
@@ -378,11 +382,54 @@ class Scheduler {
         CUVIL_CHECK(rows, "the flattened loop is gone");
       }
     }
-    if (auto extent = rows->extent.constant()) {
-      int64_t steps = (*extent + most - 1) / most;
-      most = static_cast<int>((*extent + steps - 1) / steps);
+    most = evenly(*rows, choice_.most_rows ? std::min(most, choice_.most_rows) : most);
+    if (plan_.product) {
+      plan_.product->tile_columns = vectors;
+      if (!choice_.most_rows) most = cheapest_rows(*rows, most);
+      plan_.product->tile_rows = most;
     }
     if (most > 1) plan_.tiles.push_back({rows->variable.symbol_name(), most, false});
+  }
+
+  // Rows per tile when the loop is split into as many tiles of at most `most` as needed, of even sizes.
+  static int evenly(const Loop& rows, int most) {
+    auto extent = rows.extent.constant();
+    if (!extent || *extent == 0) return most;
+    int64_t steps = (*extent + most - 1) / most;
+    return static_cast<int>((*extent + steps - 1) / steps);
+  }
+
+  int cheapest_rows(const Loop& rows, int most) const {
+    int best = most;
+    double least = 0;
+    for (int n = most; n >= std::max(1, most / 2); --n) {
+      ProductPlan plan = *plan_.product;
+      plan.tile_rows = evenly(rows, n);
+      double cycles = estimated_cycles(plan, target_);
+      if (n == most || cycles < least) {
+        least = cycles;
+        best = plan.tile_rows;
+      }
+    }
+    return best;
+  }
+
+  // The product's sizes, if one operand holds the columns and the other the rows.
+  void describe_product() {
+    const bool second = columns_in_second();
+    ProductPlan plan;
+    for (const Phase& phase : kernel_.phases) {
+      if (phase.reductions.empty()) continue;
+      for (const Loop& loop : phase.loops) plan.k *= static_cast<double>(extent_hint(loop.extent));
+    }
+    for (const Loop& loop : kernel_.outer) {
+      Use use = use_of(loop);
+      if (use.first && use.second && plan_.is_vector(loop)) return;
+      double& size = use.first && use.second ? plan.batch : use.second == second ? plan.columns : plan.rows;
+      size *= static_cast<double>(extent_hint(loop.extent));
+    }
+    plan.columns = std::max(1.0, plan.columns / plan_.lanes);
+    plan_.product = plan;
   }
 
   // How many rows the kernel has at all.
@@ -402,27 +449,17 @@ class Scheduler {
   // Whether the rows are walked outside the panels of columns: when all columns fit into half of L2 and the rows do
   // not, so that each is read from beyond L2 once.
   bool rows_outside() const {
-    if (!kernel_.contraction) return false;
-    bool second = columns_in_second();
-    double k = 1, rows = 1, columns = 1;
-    for (const Phase& phase : kernel_.phases) {
-      if (phase.reductions.empty()) continue;
-      for (const Loop& loop : phase.loops) k *= static_cast<double>(extent_hint(loop.extent));
-    }
-    for (const Loop& loop : kernel_.outer) {
-      Use use = use_of(loop);
-      double extent = static_cast<double>(extent_hint(loop.extent));
-      if (use.first && use.second) return false;
-      bool is_row = second ? use.first : use.second;
-      (is_row ? rows : columns) *= extent;
-    }
-    double half = static_cast<double>(target_.l2_bytes) / 2;
-    return columns * k * 4 <= half && rows * k * 4 > 2 * half;
+    if (!plan_.product) return false;
+    if (choice_.rows_outside) return *choice_.rows_outside;
+    const ProductPlan& p = *plan_.product;
+    const double half = static_cast<double>(target_.l2_bytes) / 2;
+    return p.batch == 1 && p.columns * plan_.lanes * p.k * 4 <= half && p.rows * p.k * 4 > 2 * half;
   }
 
   // Parallel loops first: panels, then rows; the vector loop last. Loops whose end depends on others stay serial.
   void order_loops(bool folds) {
     const bool rows_first = folds && rows_outside();
+    if (plan_.product) plan_.product->rows_outside = rows_first;
     const bool second = folds && kernel_.contraction && columns_in_second();
     auto rank = [&](const Loop& loop) {
       if (plan_.is_outermost(loop)) return loop.variable.symbol_name() == plan_.batch_loop ? -2 : -1;
@@ -489,13 +526,38 @@ class Scheduler {
 
   Kernel& kernel_;
   const TargetDescription& target_;
+  const ScheduleChoice& choice_;
   Schedule& plan_;
 };
 
 }  // namespace
 
-void schedule(Kernel& kernel, const TargetDescription& target) {
-  Scheduler(kernel, target).run();
+void schedule(Kernel& kernel, const TargetDescription& target, const ScheduleChoice& choice) {
+  Scheduler(kernel, target, choice).run();
+}
+
+std::vector<Kernel> schedule_candidates(const Kernel& kernel, const TargetDescription& target) {
+  std::vector<Kernel> list;
+  std::set<std::string> seen;
+  auto add = [&](const ScheduleChoice& choice) {
+    Kernel candidate = kernel;
+    schedule(candidate, target, choice);
+    if (seen.insert(candidate.str()).second) list.push_back(std::move(candidate));
+  };
+  add({});
+  if (!list[0].schedule.product) return list;
+  const int rows = list[0].schedule.product->tile_rows;
+  for (bool outside : {false, true}) {
+    for (bool prefetch : {true, false}) {
+      for (int most : {64, rows, rows * 3 / 4, rows / 2}) {
+        if (most > 0) add({most, outside, prefetch});
+      }
+    }
+  }
+  auto cycles = [&](const Kernel& k) { return estimated_cycles(*k.schedule.product, target); };
+  std::stable_sort(list.begin() + 1, list.end(),
+                   [&](const Kernel& a, const Kernel& b) { return cycles(a) < cycles(b); });
+  return list;
 }
 
 int access_quality(const Kernel& kernel, const TargetDescription& target) {

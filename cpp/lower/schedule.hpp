@@ -2,13 +2,26 @@
 // the parallel loops.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "lower/kernel.hpp"
 #include "target/target.hpp"
 
 namespace cuvil {
 
+/// Decisions to take instead of the cost model's.
+struct ScheduleChoice {
+  int most_rows = 0;  // per tile; 0: as the model says
+  std::optional<bool> rows_outside;
+  bool prefetch = true;
+};
+
 /// Rewrites loops and fills kernel.schedule.
-void schedule(Kernel& kernel, const TargetDescription& target);
+void schedule(Kernel& kernel, const TargetDescription& target, const ScheduleChoice& choice = {});
+
+/// Ways to schedule the kernel, the one that schedule() takes first, the others by the model's estimates.
+std::vector<Kernel> schedule_candidates(const Kernel& kernel, const TargetDescription& target);
 
 /// How well memory is accessed when vectorised: 2 = every vector access is contiguous or uniform, 1 = some gather, 0 =
 /// scalar.
@@ -22,7 +35,7 @@ void split_loops(Kernel& kernel);
 /// Adjacent outer loops (and adjacent phase loops) that every access walks as one become one.
 void merge_loops(Kernel& kernel);
 
-/// Chooses what a scheduled product prefetches; `columns` is the load of its columns' operand.
+/// Chooses what a scheduled product prefetches, if anything; `columns` is the load of its columns' operand.
 void plan_prefetch(Kernel& kernel, const Expr& columns, const TargetDescription& target);
 
 }  // namespace cuvil

@@ -57,6 +57,20 @@ py::list kernel_rows(const Callable& self, const std::map<std::string, int64_t>&
   return rows;
 }
 
+py::list tuning_rows(const Callable& self) {
+  py::list rows;
+  for (const TuningRecord& r : self.model().tuning) {
+    py::dict row;
+    row["kernel"] = r.kernel;
+    row["terms"] = r.terms;
+    row["estimated_cycles"] = r.estimated;
+    row["microseconds"] = r.microseconds;
+    row["chosen"] = r.chosen;
+    rows.append(row);
+  }
+  return rows;
+}
+
 py::object profile(Callable& self, const py::args& inputs) {
   std::vector<PyObject*> arguments;
   for (py::handle h : inputs) arguments.push_back(h.ptr());
@@ -123,6 +137,7 @@ void bind_compile(py::module_& m) {
       .def_property_readonly("idle_arena_bytes", [](Callable& self) { return self.arenas().idle_bytes(); })
       .def(
           "trim", [](Callable& self) { self.arenas().trim(); }, "Frees the memory of idle arenas.")
+      .def_property_readonly("tuning", tuning_rows)
       .def_property_readonly("compile_times", [](const Callable& self) {
         std::vector<std::pair<std::string, double>> times;
         for (const auto& t : self.model().compile_times) times.emplace_back(t.step, t.seconds);

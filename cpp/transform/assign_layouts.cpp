@@ -29,11 +29,13 @@ class LayoutAssigner {
   void run() {
     std::vector<Node*> nodes;
     for (const auto& node : graph_.nodes()) nodes.push_back(node.get());
+    const Graph::Users users = graph_.users();
     for (Node* node : nodes) {
       // New nodes follow the one they replace, and so all of its operands' views.
       b_.set_position(node);
       b_.set_source(node->source);
       if (Value* blocked = convert(*node)) {
+        if (node->op == Op::Conv && !ends_in_registers(*node, users)) blocked = b_.unary(Fn::Identity, blocked);
         Value* view = unblock(blocked, node->type().shape);
         blocked_[view] = blocked;
         graph_.replace_all_uses(node->result.get(), view);
@@ -44,6 +46,15 @@ class LayoutAssigner {
   }
 
  private:
+  // Whether all that use a convolution's result work element by element, so that they will be part of its kernel, and
+  // what is stored is theirs. Else the result itself must be held to its blocks, which are but a change of indices.
+  bool ends_in_registers(const Node& conv, const Graph::Users& users) const {
+    auto it = users.find(conv.result.get());
+    return it != users.end() && !graph_.is_output(conv.result.get()) &&
+           std::all_of(it->second.begin(), it->second.end(),
+                       [](const Node* user) { return user->op == Op::Pointwise; });
+  }
+
   // Frees the filter of a replaced convolution, so that filters are in memory twice only one at a time.
   void release_filter(const Node& conv) {
     const Value* filter = conv.operand(1);

@@ -1,4 +1,4 @@
-"""Winograd's forms of 3x3 convolutions: their errors against float64, odd sizes, sizes that vary, and strict precision."""
+"""Winograd's forms of 3x3 convolutions: errors against float64, odd and varying sizes, strict precision."""
 
 from __future__ import annotations
 
