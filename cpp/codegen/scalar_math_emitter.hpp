@@ -1,6 +1,7 @@
 // Arithmetic on one floating-point type as LLVM IR: the vocabulary the elementary functions are written in.
 #pragma once
 
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 
@@ -112,6 +113,13 @@ class MathEmitter {
  private:
   llvm::IRBuilderBase::FastMathFlagGuard guard_;
 };
+
+/// Entries index mod 16 of a table, by the permutations of AVX2 or AVX-512F. The index is a vector of i32 that fills a
+/// register of that instruction set.
+llvm::Value* look_up(llvm::IRBuilderBase& b, const float (&table)[16], llvm::Value* index);
+/// function(x), for a function of full registers, `lanes` floats each: x may have any number of elements.
+llvm::Value* in_registers(llvm::IRBuilderBase& b, llvm::Value* x, unsigned lanes,
+                          llvm::function_ref<llvm::Value*(llvm::Value*)> function);
 
 /// x = n·ln 2 + r with |r| <= 0.3471.
 struct ExpReduction {
