@@ -5,29 +5,13 @@
 #include "codegen/scalar_math_emitter.hpp"
 
 namespace cuvil {
-namespace {
-
-llvm::Value* erf_by_table(llvm::IRBuilderBase& b, llvm::Value* x) {
-  MathEmitter e(b, true, x->getType());
-  const auto& table = coefficients::erf_table_f32;
-  llvm::Value* limited = e.at_most(e.abs(x), 3.93);  // the last polynomial gives 1 there
-  llvm::Value* shifted = e.mad(limited, e.c(1 / coefficients::erf_step_f32), e.magic());
-  llvm::Value* t = e.mad(e.sub(shifted, e.magic()), e.c(-coefficients::erf_step_f32), limited);
-  llvm::Value* index = e.bits(shifted);
-  llvm::Value* sum = look_up(b, table[5], index);
-  for (int i = 4; i > 0; --i) sum = e.mad(sum, t, look_up(b, table[i], index));
-  // The first polynomial is t + t · p(t), to round once; the others have constants above any t.
-  llvm::Value* constant = look_up(b, table[0], index);
-  constant = b.CreateSelect(b.CreateFCmpOGT(constant, t), constant, t);
-  return e.copysign(e.mad(sum, t, constant), x);
-}
-
-}  // namespace
 
 llvm::Value* ScalarMath::erf(llvm::Value* x) {
   if (permutes_ != Permutes::none && x->getType()->getScalarType()->isFloatTy()) {
-    return in_registers(builder_, x, permutes_ == Permutes::avx512 ? 16 : 8,
-                        [&](llvm::Value* part) { return erf_by_table(builder_, part); });
+    return in_registers(builder_, x, permutes_ == Permutes::avx512 ? 16 : 8, [&](llvm::Value* part) {
+      MathEmitter e(builder_, true, part->getType());
+      return odd_by_table(e, part, coefficients::erf_table_f32, coefficients::erf_step_f32, 3.93);
+    });
   }
   MathEmitter e(builder_, fma_, x->getType());
   llvm::Value* magnitude = e.abs(x);

@@ -142,6 +142,12 @@ Value* ScalarMath::sigmoid(Value* x) {
 // v / (v + 1) with v = (e^2|x| - 1) / 2, as v - vq or 1 - q with q = min(v, 1) / (v + 1): the rounding of q counts
 // little.
 Value* ScalarMath::tanh(Value* x) {
+  if (permutes_ == Permutes::avx512 && x->getType()->getScalarType()->isFloatTy()) {
+    return in_registers(builder_, x, 16, [&](Value* part) {
+      MathEmitter e(builder_, true, part->getType());
+      return odd_by_table(e, part, coefficients::tanh_table_f32, coefficients::tanh_step_f32, 9.07);
+    });
+  }
   MathEmitter e(builder_, fma_, x->getType());
   Value* limited = e.at_most(e.abs(x), e.wide() ? 20 : 10);  // tanh is 1 from there on
   const ExpReduction reduced = reduce_exp(e, e.add(limited, limited));

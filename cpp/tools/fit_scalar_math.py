@@ -204,40 +204,40 @@ def exp_tables(degree):
     print(f"inline constexpr float exp2_table_rest_f32[16] = {{\n    {table(rest)}}};\n")
 
 
-def erf_polynomial(centre, half_width, degree):
-    """Single-precision coefficients of erf(centre + t) in t; of erf(t) - t, odd, around 0; and the relative error.
+def polynomial_around(f, centre, half_width, degree):
+    """Single-precision coefficients of f(centre + t) in t; of f(t) - t, odd, around 0; and the relative error.
 
     Least squares at Chebyshev's nodes, one coefficient rounded after the other.
     """
     nodes = [half_width * mp.cos(mp.pi * (i + mp.mpf("0.5")) / 120) for i in range(120)]
     if centre == 0:
-        nodes, powers = [t for t in nodes if t > 0], [1, 3, 5]
+        nodes, powers = [t for t in nodes if t > 0], list(range(1, degree + 1, 2))
         fixed = {0: 0.0}
     else:
         powers = list(range(1, degree + 1))
-        fixed = {0: single_precision(mp.erf(centre))}
+        fixed = {0: single_precision(f(centre))}
 
     def missing(t):
-        return mp.erf(centre + t) - (t if centre == 0 else 0) - sum(c * t**p for p, c in fixed.items())
+        return f(centre + t) - (t if centre == 0 else 0) - sum(c * t**p for p, c in fixed.items())
 
     while powers:
         matrix, right = mp.matrix(len(nodes), len(powers)), mp.matrix(len(nodes), 1)
         for i, t in enumerate(nodes):
             for k, p in enumerate(powers):
-                matrix[i, k] = t**p / mp.erf(centre + t)
-            right[i] = missing(t) / mp.erf(centre + t)
+                matrix[i, k] = t**p / f(centre + t)
+            right[i] = missing(t) / f(centre + t)
         fixed[powers.pop(0)] = single_precision(mp.lu_solve(matrix, right)[0])
-    error = max(abs(missing(t) / mp.erf(centre + t)) for t in nodes)
+    error = max(abs(missing(t) / f(centre + t)) for t in nodes)
     return [fixed.get(p, 0.0) for p in range(degree + 1)], error
 
 
-def erf_table(step, degree):
-    fits = [erf_polynomial(j * step, step / 2 * mp.mpf("1.001"), degree) for j in range(16)]
+def odd_table(name, f, step, degree):
+    fits = [polynomial_around(f, j * step, step / 2 * mp.mpf("1.001"), degree) for j in range(16)]
     worst = float(mp.log(max(error for _, error in fits), 2))
-    print("// erf(j step + t) in t, |t| <= step/2, coefficient by coefficient for all j; for j = 0, less t;")
-    print(f"// degree {degree}, error 2^{worst:.1f} with the constants rounded")
-    print(f"inline constexpr double erf_step_f32 = {float(step).hex()};")
-    print(f"inline constexpr float erf_table_f32[{degree + 1}][16] = {{")
+    print(f"// {name}(j step + t) in t, |t| <= step/2, coefficient by coefficient for all j; for j = 0, less t;")
+    print(f"// degree {degree}, error 2^{worst:.1f}, which is mostly that of rounded constants")
+    print(f"inline constexpr double {name}_step_f32 = {float(step).hex()};")
+    print(f"inline constexpr float {name}_table_f32[{degree + 1}][16] = {{")
     for k in range(degree + 1):
         print(f"    {{{table([row[k] for row, _ in fits])}}},")
     print("};\n")
@@ -354,7 +354,8 @@ def main():
         False,
     )
     exp_tables(1)
-    erf_table(mp.mpf(65) / 256, 5)
+    odd_table("tanh", mp.tanh, mp.mpf(150) / 256, 7)
+    odd_table("erf", mp.erf, mp.mpf(65) / 256, 5)
     erf_fits()
     print("}  // namespace cuvil::coefficients")
 
