@@ -4,8 +4,10 @@
 namespace cuvil::coefficients {
 
 // ln 2: the first part has bits to spare, so that its products with exponents are exact.
+// ln2_rounded_f32 has none: its products are exact only within a fused operation.
 inline constexpr double ln2_f32[] = {0x1.62e4000000000p-1, 0x1.7f7d1c0000000p-20};
 inline constexpr double ln2_f64[] = {0x1.62e42fefa4000p-1, -0x1.8432a1b0e2634p-43};
+inline constexpr double ln2_rounded_f32[] = {0x1.62e4300000000p-1, -0x1.05c6100000000p-29};
 
 // pi/2 in parts whose products with the quotient are exact: below 2^27, and below 2^20 for double.
 inline constexpr double half_pi_f32[] = {0x1.921fb58000000p+0, -0x1.dde9740000000p-27, 0x1.1a62633145c07p-54};

@@ -1,6 +1,7 @@
 // exp, expm1, sigmoid, tanh.
 //
-// e^x = 2^n · e^r with n = round(x / ln 2), after Cody and Waite; e^r = 1 + r + r² · q(r).
+// e^x = 2^n · e^r with n = round(x / ln 2), after Cody and Waite; e^r = 1 + r + r² · q(r). AVX-512 has n in sixteenths,
+// tables of their powers, and a tanh by tables only.
 #include <llvm/IR/IntrinsicsX86.h>
 
 #include "codegen/scalar_math.hpp"
@@ -50,21 +51,28 @@ Value* negative_exp(MathEmitter& e, Value* x) {
   return e.mul(e.mul(reduced_exp(e, reduced.r), first), e.c(e.wide() ? 0x1p-128 : 0x1p-32));
 }
 
-// e^x for -104 <= x <= 89 as 2^n · 2^(j/16) · e^r. The instruction that scales takes the floor of its exponent, and
-// handles denormals and overflow.
-Value* exp_by_table(MathEmitter& e, Value* x) {
-  Value* magic = e.c(0x1.8p19);  // rounds to multiples of 1/16
-  Value* shifted = e.mad(x, e.c(0x1.71547652b82fep+0), magic);
-  Value* n = e.sub(shifted, magic);
-  Value* r = e.mad(n, e.c(-coefficients::ln2_f32[0]), x);
-  r = e.mad(n, e.c(-coefficients::ln2_f32[1]), r);
-  Value* power = look_up(e.b, coefficients::exp2_table_f32, e.bits(shifted));
-  Value* rest = look_up(e.b, coefficients::exp2_table_rest_f32, e.bits(shifted));
-  rest = e.mad(e.mad(e.polynomial(coefficients::exp_narrow_f32, r), r, e.c(1)), r, rest);
-  Value* p = e.mad(power, rest, power);
+// p · 2^floor(n), rounded once.
+Value* scale_by_instruction(MathEmitter& e, Value* p, Value* n) {
   Value* every = llvm::ConstantInt::getAllOnesValue(e.b.getInt16Ty());
   Value* round_to_nearest = e.b.getInt32(4);  // as the control register says
   return e.b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {}, {p, n, p, every, round_to_nearest});
+}
+
+// e^x for -104 <= x <= 89 as 2^n · 2^(j/16) · e^r. Where 2^n · 2^(j/16) cannot overflow, it is formed while r is, which
+// leaves fewer steps one after the other; a denormal result is then rounded twice.
+Value* exp_by_table(MathEmitter& e, Value* x, bool overflows) {
+  Value* magic = e.c(0x1.8p19);  // rounds to multiples of 1/16
+  Value* shifted = e.mad(x, e.c(0x1.71547652b82fep+0), magic);
+  Value* n = e.sub(shifted, magic);
+  // Exact, and so near to the reduced argument that the rest counts only as a term of e^r.
+  Value* r = e.mad(n, e.c(-coefficients::ln2_rounded_f32[0]), x);
+  Value* rest = look_up(e.b, coefficients::exp2_table_rest_f32, e.bits(shifted));
+  rest = e.mad(n, e.c(-coefficients::ln2_rounded_f32[1]), rest);
+  rest = e.mad(e.mad(e.polynomial(coefficients::exp_narrow_f32, r), r, e.c(1)), r, rest);
+  Value* power = look_up(e.b, coefficients::exp2_table_f32, e.bits(shifted));
+  if (overflows) return scale_by_instruction(e, e.mad(power, rest, power), n);
+  power = scale_by_instruction(e, power, n);
+  return e.mad(power, rest, power);
 }
 
 // With z = e^-|x|, which never overflows, and q = z / (1 + z): 1 - q for x >= 0, z - zq below. In these forms the
@@ -116,7 +124,7 @@ Value* ScalarMath::exp(Value* x) {
   if (permutes_ == Permutes::avx512 && x->getType()->getScalarType()->isFloatTy()) {
     return in_registers(builder_, x, 16, [&](Value* part) {
       MathEmitter e(builder_, true, part->getType());
-      return exp_by_table(e, e.at_most(e.at_least(part, lowest(e)), highest(e)));
+      return exp_by_table(e, e.at_most(e.at_least(part, lowest(e)), highest(e)), true);
     });
   }
   MathEmitter e(builder_, fma_, x->getType());
@@ -132,7 +140,7 @@ Value* ScalarMath::sigmoid(Value* x) {
   if (permutes_ == Permutes::avx512 && x->getType()->getScalarType()->isFloatTy()) {
     return in_registers(builder_, x, 16, [&](Value* part) {
       MathEmitter e(builder_, true, part->getType());
-      return sigmoid_of_exp(e, part, exp_by_table(e, e.at_least(e.neg(e.abs(part)), lowest(e))));
+      return sigmoid_of_exp(e, part, exp_by_table(e, e.at_least(e.neg(e.abs(part)), lowest(e)), false));
     });
   }
   MathEmitter e(builder_, fma_, x->getType());

@@ -270,7 +270,8 @@ def split(value, bits):
 
 def constants():
     print("// ln 2: the first part has bits to spare, so that its products with exponents are exact.")
-    for name, bits in (("ln2_f32", (15, 24)), ("ln2_f64", (40, 53))):
+    print("// ln2_rounded_f32 has none: its products are exact only within a fused operation.")
+    for name, bits in (("ln2_f32", (15, 24)), ("ln2_f64", (40, 53)), ("ln2_rounded_f32", (24, 24))):
         print(f"inline constexpr double {name}[] = {{{', '.join(p.hex() for p in split(lambda: mp.ln(2), bits))}}};")
     print("\n// pi/2 in parts whose products with the quotient are exact: below 2^27, and below 2^20 for double.")
     for name, bits in (("half_pi_f32", (26, 26, 53)), ("half_pi_f64", (33, 33, 33, 53))):
