@@ -34,8 +34,14 @@ Value* float_extremum(llvm::IRBuilderBase& b, bool maximum, Value* x, Value* y) 
   return b.CreateSelect(b.CreateFCmpUNO(x, x), x, r);
 }
 
-Value* emit_float(llvm::IRBuilderBase& b, Fn fn, llvm::ArrayRef<Value*> a, bool fma) {
-  ScalarMath math(b, fma);
+ScalarMath::Permutes permutes(const TargetDescription& target) {
+  if (!target.triple.starts_with("x86_64") || !target.fma) return ScalarMath::Permutes::none;
+  if (target.vector_bits == 512) return ScalarMath::Permutes::avx512;
+  return target.vector_bits == 256 ? ScalarMath::Permutes::avx2 : ScalarMath::Permutes::none;
+}
+
+Value* emit_float(llvm::IRBuilderBase& b, Fn fn, llvm::ArrayRef<Value*> a, const TargetDescription& target) {
+  ScalarMath math(b, target.fma, permutes(target));
   Value* x = a[0];
   Value* y = a.size() > 1 ? a[1] : nullptr;
   switch (fn) {
@@ -260,7 +266,7 @@ Value* emit_function(llvm::IRBuilderBase& b, Fn fn, DType type, llvm::ArrayRef<V
                      const TargetDescription& target) {
   if (fn == Fn::Select) return b.CreateSelect(args[0], args[1], args[2]);
   if (!is_float(type)) return emit_integer(b, fn, type, args);
-  Value* v = emit_float(b, fn, args, target.fma);
+  Value* v = emit_float(b, fn, args, target);
   return is_half(type) && info(fn).result == 's' ? round_to_half(b, v, type) : v;
 }
 

@@ -12,11 +12,16 @@ namespace cuvil {
 ///   float    exp, expm1, log, log1p, sin, cos, tanh, sigmoid, erf 2; pow 1
 ///   double   4 for all
 ///
-/// `fma` tells whether the target has fused multiply-add. Operands of one call have one type. sin, cos and double rem
-/// call functions that they add to the builder's module; everything else is straight-line code in the current block.
+/// `fma` tells whether the target has fused multiply-add, `permutes` which instructions may look up tables held in a
+/// register; all widths of a call take the same path, so that its result doesn't depend on them. Operands of one call
+/// have one type. sin, cos and double rem call functions that they add to the builder's module; everything else is
+/// straight-line code in the current block.
 class ScalarMath {
  public:
-  ScalarMath(llvm::IRBuilderBase& builder, bool fma) : builder_(builder), fma_(fma) {}
+  enum class Permutes { none, avx2, avx512 };
+
+  ScalarMath(llvm::IRBuilderBase& builder, bool fma, Permutes permutes = Permutes::none)
+      : builder_(builder), fma_(fma), permutes_(permutes) {}
 
   llvm::Value* exp(llvm::Value* x);
   llvm::Value* expm1(llvm::Value* x);
@@ -50,6 +55,7 @@ class ScalarMath {
  private:
   llvm::IRBuilderBase& builder_;
   bool fma_;
+  Permutes permutes_;
 };
 
 }  // namespace cuvil

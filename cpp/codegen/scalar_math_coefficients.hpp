@@ -4,8 +4,10 @@
 namespace cuvil::coefficients {
 
 // ln 2: the first part has bits to spare, so that its products with exponents are exact.
+// ln2_rounded_f32 has none: its products are exact only within a fused operation.
 inline constexpr double ln2_f32[] = {0x1.62e4000000000p-1, 0x1.7f7d1c0000000p-20};
 inline constexpr double ln2_f64[] = {0x1.62e42fefa4000p-1, -0x1.8432a1b0e2634p-43};
+inline constexpr double ln2_rounded_f32[] = {0x1.62e4300000000p-1, -0x1.05c6100000000p-29};
 
 // pi/2 in parts whose products with the quotient are exact: below 2^27, and below 2^20 for double.
 inline constexpr double half_pi_f32[] = {0x1.921fb58000000p+0, -0x1.dde9740000000p-27, 0x1.1a62633145c07p-54};
@@ -115,13 +117,101 @@ inline constexpr double pow_log_f64[] = {
     0x1.eb0e0ed08a7f3p-4,  // 0.119886454
 };
 
-// (tanh(x) - x) / x^3 in x^2, |x| <= 0.6; error relative to tanh(x); degree 4, error 2^-27.7
-inline constexpr double tanh_f32[] = {
-    -0x1.55553e0000000p-2,  // -0.333332986
-    0x1.1109ae0000000p-3,   // 0.133319244
-    -0x1.b898e00000000p-5,  // -0.053783834
-    0x1.54b8aa0000000p-6,   // 0.0207959805
-    -0x1.82585a0000000p-8,  // -0.00589515874
+// (e^r - 1 - r) / r^2 in r, |r| <= ln(2) / 32; error relative to e^r; degree 1, error 2^-29.2
+inline constexpr double exp_narrow_f32[] = {
+    0x1.00022a0000000p-1,  // 0.50001651
+    0x1.55559c0000000p-3,  // 0.166667193
+};
+
+// 2^(j/16), and the exact value over the rounded one, less 1.
+inline constexpr float exp2_table_f32[16] = {
+    0x1.0000000000000p+0f, 0x1.0b55860000000p+0f, 0x1.172b840000000p+0f, 0x1.2387a60000000p+0f,
+    0x1.306fe00000000p+0f, 0x1.3dea640000000p+0f, 0x1.4bfdae0000000p+0f, 0x1.5ab07e0000000p+0f,
+    0x1.6a09e60000000p+0f, 0x1.7a11480000000p+0f, 0x1.8ace540000000p+0f, 0x1.9c49180000000p+0f,
+    0x1.ae89fa0000000p+0f, 0x1.c199be0000000p+0f, 0x1.d5818e0000000p+0f, 0x1.ea4afa0000000p+0f};
+inline constexpr float exp2_table_rest_f32[16] = {0x0.0p+0f,
+                                                  0x1.8d96d40000000p-25f,
+                                                  -0x1.9c0c220000000p-27f,
+                                                  0x1.9649040000000p-25f,
+                                                  0x1.1250020000000p-25f,
+                                                  0x1.370be40000000p-25f,
+                                                  -0x1.0a35500000000p-25f,
+                                                  -0x1.00d8ac0000000p-27f,
+                                                  0x1.26055c0000000p-26f,
+                                                  -0x1.05cb440000000p-25f,
+                                                  0x1.67a1ca0000000p-28f,
+                                                  0x1.a3b5e40000000p-28f,
+                                                  -0x1.f9c3040000000p-27f,
+                                                  -0x1.6961b40000000p-28f,
+                                                  -0x1.a5217c0000000p-28f,
+                                                  0x1.61428e0000000p-28f};
+
+// tanh(j step + t) in t, |t| <= step/2, coefficient by coefficient for all j; for j = 0, less t;
+// degree 7, error 2^-25.0, which is mostly that of rounded constants
+inline constexpr double tanh_step_f32 = 0x1.2c00000000000p-1;
+inline constexpr float tanh_table_f32[8][16] = {
+    {0x0.0p+0f, 0x1.0dceb00000000p-1f, 0x1.a655aa0000000p-1f, 0x1.e26faa0000000p-1f, 0x1.f6a7c40000000p-1f,
+     0x1.fd163a0000000p-1f, 0x1.ff18840000000p-1f, 0x1.ffb83e0000000p-1f, 0x1.ffe9c40000000p-1f, 0x1.fff91c0000000p-1f,
+     0x1.fffdde0000000p-1f, 0x1.ffff560000000p-1f, 0x1.ffffcc0000000p-1f, 0x1.fffff00000000p-1f, 0x1.fffffa0000000p-1f,
+     0x1.fffffe0000000p-1f},
+    {-0x1.2d72a40000000p-27f, 0x1.71d1fe0000000p-1f, 0x1.4741760000000p-2f, 0x1.cb5d480000000p-4f,
+     0x1.284cd00000000p-5f, 0x1.73d3c20000000p-7f, 0x1.ce8fc00000000p-9f, 0x1.1ef07c0000000p-10f,
+     0x1.63b1700000000p-12f, 0x1.b8ce520000000p-14f, 0x1.111edc0000000p-15f, 0x1.5270600000000p-17f,
+     0x1.a360200000000p-19f, 0x1.03d54e0000000p-20f, 0x1.41f86c0000000p-22f, 0x1.8ef7960000000p-24f},
+    {0x0.0p+0f, -0x1.85c4380000000p-2f, -0x1.0df1a40000000p-2f, -0x1.b0d63a0000000p-4f, -0x1.22df7e0000000p-5f,
+     -0x1.71c56a0000000p-7f, -0x1.cdd19a0000000p-9f, -0x1.1e2a460000000p-10f, -0x1.6264060000000p-12f,
+     -0x1.b04c020000000p-14f, -0x1.16d3700000000p-15f, -0x1.09dfba0000000p-17f, -0x1.2031500000000p-18f,
+     -0x1.b61eb80000000p-20f, 0x1.40616a0000000p-19f, 0x1.2fa39a0000000p-20f},
+    {-0x1.55547a0000000p-2f, -0x1.493da00000000p-5f, 0x1.c6571a0000000p-4f, 0x1.fd73fe0000000p-5f,
+     0x1.75a2680000000p-6f, 0x1.e754260000000p-8f, 0x1.32bdcc0000000p-9f, 0x1.7df6280000000p-11f,
+     0x1.da04860000000p-13f, 0x1.25d3920000000p-14f, 0x1.6c24620000000p-16f, 0x1.c33fc80000000p-18f,
+     0x1.17950a0000000p-19f, 0x1.5a713e0000000p-21f, 0x1.ad4ba40000000p-23f, 0x1.09fad80000000p-24f},
+    {0x0.0p+0f, 0x1.2f38a40000000p-3f, -0x1.da0b800000000p-9f, -0x1.7f4eea0000000p-6f, -0x1.5b92a60000000p-7f,
+     -0x1.d69d700000000p-9f, -0x1.2d1bbe0000000p-10f, -0x1.b683660000000p-12f, -0x1.269a900000000p-13f,
+     -0x1.5836d20000000p-14f, 0x1.4e10960000000p-18f, -0x1.c211960000000p-15f, 0x1.b6f0980000000p-16f,
+     0x1.fb6f7a0000000p-17f, -0x1.067ec80000000p-14f, -0x1.de15ce0000000p-16f},
+    {0x1.10ad1c0000000p-3f, -0x1.8cf7520000000p-5f, -0x1.b900ea0000000p-6f, 0x1.efafb60000000p-9f,
+     0x1.d28b300000000p-9f, 0x1.6b7aa20000000p-10f, 0x1.e07a780000000p-12f, 0x1.2f353a0000000p-13f,
+     0x1.7a49820000000p-15f, 0x1.d56ada0000000p-17f, 0x1.23529e0000000p-18f, 0x1.689a420000000p-20f,
+     0x1.bf5cdc0000000p-22f, 0x1.15444a0000000p-23f, 0x1.573b620000000p-25f, 0x1.a93c9e0000000p-27f},
+    {0x0.0p+0f, -0x1.08dafc0000000p-5f, 0x1.19fb4a0000000p-6f, 0x1.1537aa0000000p-9f, -0x1.9af0d00000000p-12f,
+     -0x1.6f271e0000000p-11f, -0x1.f121d80000000p-13f, 0x1.4ace680000000p-12f, 0x1.600e380000000p-13f,
+     0x1.42db8a0000000p-12f, -0x1.bf41f40000000p-14f, 0x1.5de75c0000000p-12f, -0x1.7b5d240000000p-13f,
+     -0x1.ae9ea40000000p-14f, 0x1.b350d80000000p-12f, 0x1.8ca1180000000p-13f},
+    {-0x1.9cac560000000p-5f, 0x1.d8a7980000000p-6f, -0x1.a4bb8c0000000p-9f, -0x1.ec6b2e0000000p-10f,
+     0x1.b15e500000000p-18f, 0x1.71fa8c0000000p-14f, 0x1.4affec0000000p-15f, 0x1.e96cd40000000p-17f,
+     0x1.28062e0000000p-18f, 0x1.7c9e1a0000000p-20f, 0x1.b75e9c0000000p-22f, 0x1.281ece0000000p-23f,
+     0x1.5428600000000p-25f, 0x1.9d88460000000p-27f, 0x1.12cb000000000p-28f, 0x1.5721cc0000000p-30f},
+};
+
+// erf(j step + t) in t, |t| <= step/2, coefficient by coefficient for all j; for j = 0, less t;
+// degree 5, error 2^-24.2, which is mostly that of rounded constants
+inline constexpr double erf_step_f32 = 0x1.0400000000000p-2;
+inline constexpr float erf_table_f32[6][16] = {
+    {0x0.0p+0f, 0x1.1f31b20000000p-2f, 0x1.0dff500000000p-1f, 0x1.6fef760000000p-1f, 0x1.b2bb680000000p-1f,
+     0x1.dad53e0000000p-1f, 0x1.f006140000000p-1f, 0x1.f9e15c0000000p-1f, 0x1.fdea6e0000000p-1f, 0x1.ff5eb60000000p-1f,
+     0x1.ffd4ca0000000p-1f, 0x1.fff5c00000000p-1f, 0x1.fffdda0000000p-1f, 0x1.ffff9a0000000p-1f, 0x1.fffff00000000p-1f,
+     0x1.fffffe0000000p-1f},
+    {0x1.06eba80000000p-3f, 0x1.0ed47e0000000p+0f, 0x1.be68780000000p-1f, 0x1.4366860000000p-1f, 0x1.9be4380000000p-2f,
+     0x1.cd22a80000000p-3f, 0x1.c5d04a0000000p-4f, 0x1.8894ea0000000p-5f, 0x1.2a875a0000000p-6f, 0x1.8f182c0000000p-8f,
+     0x1.d4fede0000000p-10f, 0x1.e477e20000000p-12f, 0x1.b7e9720000000p-14f, 0x1.5f21aa0000000p-16f,
+     0x1.ecba880000000p-19f, 0x1.2fe4780000000p-21f},
+    {0x0.0p+0f, -0x1.130eb80000000p-2f, -0x1.c562440000000p-2f, -0x1.ecadfe0000000p-2f, -0x1.a254b40000000p-2f,
+     -0x1.24b7f00000000p-2f, -0x1.59b15c0000000p-3f, -0x1.5cdbfe0000000p-4f, -0x1.2f310e0000000p-5f,
+     -0x1.c8371a0000000p-7f, -0x1.2a053c0000000p-8f, -0x1.5211b00000000p-10f, -0x1.5271b00000000p-12f,
+     -0x1.23301a0000000p-14f, -0x1.32b4e20000000p-16f, -0x1.5e38a20000000p-18f},
+    {-0x1.81266a0000000p-2f, -0x1.3a97f60000000p-2f, -0x1.2050f00000000p-3f, 0x1.14a55e0000000p-5f,
+     0x1.23e2300000000p-3f, 0x1.55c3240000000p-3f, 0x1.1371c00000000p-3f, 0x1.5bf5da0000000p-4f, 0x1.68d3280000000p-5f,
+     0x1.3a15800000000p-6f, 0x1.d0d4420000000p-8f, 0x1.26ba3a0000000p-9f, 0x1.41f41a0000000p-11f,
+     0x1.301ab40000000p-13f, 0x1.f220f00000000p-16f, 0x1.627dd60000000p-18f},
+    {0x0.0p+0f, 0x1.0568d40000000p-3f, 0x1.75ca9a0000000p-3f, 0x1.2d26f00000000p-3f, 0x1.0675500000000p-4f,
+     -0x1.47d4480000000p-7f, -0x1.74e7b40000000p-5f, -0x1.82714e0000000p-5f, -0x1.0980a80000000p-5f,
+     -0x1.1649d40000000p-6f, -0x1.de0f800000000p-8f, -0x1.6b9e9a0000000p-9f, -0x1.6517ce0000000p-11f,
+     -0x1.a996160000000p-13f, 0x1.b7d3ae0000000p-13f, 0x1.2a1c5c0000000p-13f},
+    {0x1.cba82a0000000p-4f, 0x1.4bdc0e0000000p-4f, 0x1.d1e4340000000p-8f, -0x1.bd26a60000000p-5f,
+     -0x1.178d180000000p-4f, -0x1.6cccc20000000p-5f, -0x1.931f920000000p-7f, 0x1.ff1fac0000000p-8f,
+     0x1.aace440000000p-7f, 0x1.485ee00000000p-7f, 0x1.6853520000000p-8f, 0x1.36ac820000000p-9f, 0x1.b642c40000000p-11f,
+     0x1.0208ee0000000p-12f, 0x1.00da6c0000000p-14f, 0x1.b3c9880000000p-17f},
 };
 
 // (erf(x) - x) / x in x^2, |x| <= 0.93; degree 6, error 2^-25.9

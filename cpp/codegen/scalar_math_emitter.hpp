@@ -1,6 +1,7 @@
 // Arithmetic on one floating-point type as LLVM IR: the vocabulary the elementary functions are written in.
 #pragma once
 
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 
@@ -112,6 +113,30 @@ class MathEmitter {
  private:
   llvm::IRBuilderBase::FastMathFlagGuard guard_;
 };
+
+/// Entries index mod 16 of a table, by the permutations of AVX2 or AVX-512F. The index is a vector of i32 that fills a
+/// register of that instruction set.
+llvm::Value* look_up(llvm::IRBuilderBase& b, const float (&table)[16], llvm::Value* index);
+/// function(x), for a function of full registers, `lanes` floats each: x may have any number of elements.
+llvm::Value* in_registers(llvm::IRBuilderBase& b, llvm::Value* x, unsigned lanes,
+                          llvm::function_ref<llvm::Value*(llvm::Value*)> function);
+
+/// An odd function that tends to 1, from polynomials around the multiples of a step, lowest coefficient first, each for
+/// all multiples; the first of them, around 0, lacks the term x. From `limit` on, which the last one covers, it is 1.
+/// x is a vector of float that fills a register.
+template <size_t N>
+llvm::Value* odd_by_table(MathEmitter& e, llvm::Value* x, const float (&table)[N][16], double step, double limit) {
+  llvm::Value* limited = e.at_most(e.abs(x), limit);
+  llvm::Value* shifted = e.mad(limited, e.c(1 / step), e.magic());
+  llvm::Value* t = e.mad(e.sub(shifted, e.magic()), e.c(-step), limited);
+  llvm::Value* index = e.bits(shifted);
+  llvm::Value* sum = look_up(e.b, table[N - 1], index);
+  for (size_t i = N - 1; --i > 0;) sum = e.mad(sum, t, look_up(e.b, table[i], index));
+  // t + t · p(t) for the first, so that it is rounded once; the others have constants above any t.
+  llvm::Value* constant = look_up(e.b, table[0], index);
+  constant = e.b.CreateSelect(e.b.CreateFCmpOGT(constant, t), constant, t);
+  return e.copysign(e.mad(sum, t, constant), x);
+}
 
 /// x = n·ln 2 + r with |r| <= 0.3471.
 struct ExpReduction {

@@ -1,4 +1,5 @@
 // erf: x + x · p(x²) near 0; further out 1 - erfc(|x|), with erfc as e^p(|x|) in float and as e^-x² · p in double.
+// Where tables can be looked up, a float takes one of 16 polynomials around multiples of a step instead.
 #include "codegen/scalar_math.hpp"
 #include "codegen/scalar_math_coefficients.hpp"
 #include "codegen/scalar_math_emitter.hpp"
@@ -6,6 +7,12 @@
 namespace cuvil {
 
 llvm::Value* ScalarMath::erf(llvm::Value* x) {
+  if (permutes_ != Permutes::none && x->getType()->getScalarType()->isFloatTy()) {
+    return in_registers(builder_, x, permutes_ == Permutes::avx512 ? 16 : 8, [&](llvm::Value* part) {
+      MathEmitter e(builder_, true, part->getType());
+      return odd_by_table(e, part, coefficients::erf_table_f32, coefficients::erf_step_f32, 3.93);
+    });
+  }
   MathEmitter e(builder_, fma_, x->getType());
   llvm::Value* magnitude = e.abs(x);
   llvm::Value* square = e.mul(x, x);

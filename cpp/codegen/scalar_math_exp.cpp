@@ -1,6 +1,9 @@
 // exp, expm1, sigmoid, tanh.
 //
-// e^x = 2^n · e^r with n = round(x / ln 2), after Cody and Waite; e^r = 1 + r + r² · q(r).
+// e^x = 2^n · e^r with n = round(x / ln 2), after Cody and Waite; e^r = 1 + r + r² · q(r). AVX-512 has n in sixteenths,
+// tables of their powers, and a tanh by tables only.
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include "codegen/scalar_math.hpp"
 #include "codegen/scalar_math_coefficients.hpp"
 #include "codegen/scalar_math_emitter.hpp"
@@ -10,11 +13,20 @@ namespace {
 
 using llvm::Value;
 
-// p · 2^n for any n a clamped argument leads to. Two factors, because 2^n itself may not be a normal number; the first
+// p · 2^n for the n that a clamped x leads to. Two factors, because 2^n itself may not be a normal number; the first
 // product is exact, so a denormal result is rounded once.
-Value* scale(MathEmitter& e, Value* p, Value* n) {
-  Value* half = e.b.CreateAShr(n, e.ci(1));
-  return e.mul(e.mul(p, e.power_of_two(half)), e.power_of_two(e.b.CreateSub(n, half)));
+Value* scale(MathEmitter& e, Value* p, Value* n, Value* x) {
+  // 2^n / second = 2^(n + bias) / (second · 2^bias), on the exponents' bits.
+  Value* negative = e.b.CreateICmpSLT(e.bits(x), e.ci(0));
+  Value* second = e.b.CreateSelect(negative, e.c(e.wide() ? 0x1p-128 : 0x1p-32), e.c(2));
+  Value* first = e.b.CreateShl(e.b.CreateAdd(n, e.ci(2 * e.bias())), e.ci(e.mantissa_bits()));
+  return e.mul(e.mul(p, e.from_bits(e.b.CreateSub(first, e.bits(second)))), second);
+}
+
+// e^r for a reduced r.
+Value* reduced_exp(MathEmitter& e, Value* r) {
+  if (e.wide()) return e.add(reduced_expm1(e, r), e.c(1));
+  return e.mad(e.mad(e.polynomial(coefficients::exp_f32, r), r, e.c(1)), r, e.c(1));
 }
 
 // Outside of these e^x is 0 or infinity, and inside, n fits scale().
@@ -26,8 +38,49 @@ double highest(const MathEmitter& e) {
 }
 
 Value* full_exp(MathEmitter& e, Value* x) {
-  const ExpReduction reduced = reduce_exp(e, e.at_most(e.at_least(x, lowest(e)), highest(e)));
-  return scale(e, e.add(reduced_expm1(e, reduced.r), e.c(1)), reduced.n);
+  Value* limited = e.at_most(e.at_least(x, lowest(e)), highest(e));
+  const ExpReduction reduced = reduce_exp(e, limited);
+  return scale(e, reduced_exp(e, reduced.r), reduced.n, x);
+}
+
+// e^x for x <= 0.
+Value* negative_exp(MathEmitter& e, Value* x) {
+  const ExpReduction reduced = reduce_exp(e, e.at_least(x, lowest(e)));
+  const int shift = e.wide() ? 128 : 32;
+  Value* first = e.power_of_two(e.b.CreateAdd(reduced.n, e.ci(shift)));
+  return e.mul(e.mul(reduced_exp(e, reduced.r), first), e.c(e.wide() ? 0x1p-128 : 0x1p-32));
+}
+
+// p · 2^floor(n), rounded once.
+Value* scale_by_instruction(MathEmitter& e, Value* p, Value* n) {
+  Value* every = llvm::ConstantInt::getAllOnesValue(e.b.getInt16Ty());
+  Value* round_to_nearest = e.b.getInt32(4);  // as the control register says
+  return e.b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {}, {p, n, p, every, round_to_nearest});
+}
+
+// e^x for -104 <= x <= 89 as 2^n · 2^(j/16) · e^r. Where 2^n · 2^(j/16) cannot overflow, it is formed while r is, which
+// leaves fewer steps one after the other; a denormal result is then rounded twice.
+Value* exp_by_table(MathEmitter& e, Value* x, bool overflows) {
+  Value* magic = e.c(0x1.8p19);  // rounds to multiples of 1/16
+  Value* shifted = e.mad(x, e.c(0x1.71547652b82fep+0), magic);
+  Value* n = e.sub(shifted, magic);
+  // Exact, and so near to the reduced argument that the rest counts only as a term of e^r.
+  Value* r = e.mad(n, e.c(-coefficients::ln2_rounded_f32[0]), x);
+  Value* rest = look_up(e.b, coefficients::exp2_table_rest_f32, e.bits(shifted));
+  rest = e.mad(n, e.c(-coefficients::ln2_rounded_f32[1]), rest);
+  rest = e.mad(e.mad(e.polynomial(coefficients::exp_narrow_f32, r), r, e.c(1)), r, rest);
+  Value* power = look_up(e.b, coefficients::exp2_table_f32, e.bits(shifted));
+  if (overflows) return scale_by_instruction(e, e.mad(power, rest, power), n);
+  power = scale_by_instruction(e, power, n);
+  return e.mad(power, rest, power);
+}
+
+// With z = e^-|x|, which never overflows, and q = z / (1 + z): 1 - q for x >= 0, z - zq below. In these forms the
+// rounding of q counts little where the result's last place is small beside it.
+Value* sigmoid_of_exp(MathEmitter& e, Value* x, Value* z) {
+  Value* q = e.div(z, e.add(z, e.c(1)));
+  Value* whole = e.b.CreateSelect(e.b.CreateICmpSLT(e.bits(x), e.ci(0)), z, e.c(1));
+  return e.mad(e.neg(whole), q, whole);
 }
 
 // e^x - 1 = 2^n (e^r - 1) + (2^n - 1), in halves so that 2^n does not overflow before the result does.
@@ -56,7 +109,7 @@ Value* reduced_expm1(MathEmitter& e, Value* r) {
 
 Value* normal_exp(MathEmitter& e, Value* x) {
   const ExpReduction reduced = reduce_exp(e, x);
-  return e.mul(e.add(reduced_expm1(e, reduced.r), e.c(1)), e.power_of_two(reduced.n));
+  return e.mul(reduced_exp(e, reduced.r), e.power_of_two(reduced.n));
 }
 
 Value* exp_of_sum(MathEmitter& e, Value* high, Value* low) {
@@ -64,10 +117,16 @@ Value* exp_of_sum(MathEmitter& e, Value* high, Value* low) {
   ExpReduction reduced = reduce_exp(e, limited);
   Value* in_range = e.b.CreateFCmpOEQ(limited, high);
   reduced.r = e.add(reduced.r, e.b.CreateSelect(in_range, low, e.c(0)));
-  return scale(e, e.add(reduced_expm1(e, reduced.r), e.c(1)), reduced.n);
+  return scale(e, e.add(reduced_expm1(e, reduced.r), e.c(1)), reduced.n, high);
 }
 
 Value* ScalarMath::exp(Value* x) {
+  if (permutes_ == Permutes::avx512 && x->getType()->getScalarType()->isFloatTy()) {
+    return in_registers(builder_, x, 16, [&](Value* part) {
+      MathEmitter e(builder_, true, part->getType());
+      return exp_by_table(e, e.at_most(e.at_least(part, lowest(e)), highest(e)), true);
+    });
+  }
   MathEmitter e(builder_, fma_, x->getType());
   return full_exp(e, x);
 }
@@ -77,31 +136,34 @@ Value* ScalarMath::expm1(Value* x) {
   return full_expm1(e, x);
 }
 
-// With z = e^-|x|, which never overflows, and q = z / (1 + z): 1 - q for x >= 0, z - zq below. In these forms the
-// rounding of q counts little where the result's last place is small beside it.
 Value* ScalarMath::sigmoid(Value* x) {
+  if (permutes_ == Permutes::avx512 && x->getType()->getScalarType()->isFloatTy()) {
+    return in_registers(builder_, x, 16, [&](Value* part) {
+      MathEmitter e(builder_, true, part->getType());
+      return sigmoid_of_exp(e, part, exp_by_table(e, e.at_least(e.neg(e.abs(part)), lowest(e)), false));
+    });
+  }
   MathEmitter e(builder_, fma_, x->getType());
-  Value* z = full_exp(e, e.neg(e.abs(x)));
-  Value* q = e.div(z, e.add(z, e.c(1)));
-  Value* whole = builder_.CreateSelect(builder_.CreateFCmpOLT(x, e.c(0)), z, e.c(1));
-  return e.mad(e.neg(whole), q, whole);
+  return sigmoid_of_exp(e, x, negative_exp(e, e.neg(e.abs(x))));
 }
 
+// v / (v + 1) with v = (e^2|x| - 1) / 2, as v - vq or 1 - q with q = min(v, 1) / (v + 1): the rounding of q counts
+// little.
 Value* ScalarMath::tanh(Value* x) {
-  MathEmitter e(builder_, fma_, x->getType());
-  Value* magnitude = e.abs(x);
-  if (e.wide()) {  // t / (t + 2) with t = e^2|x| - 1
-    Value* limited = e.at_most(magnitude, 20);
-    Value* t = full_expm1(e, e.add(limited, limited));
-    return e.copysign(e.div(t, e.add(t, e.c(2))), x);
+  if (permutes_ == Permutes::avx512 && x->getType()->getScalarType()->isFloatTy()) {
+    return in_registers(builder_, x, 16, [&](Value* part) {
+      MathEmitter e(builder_, true, part->getType());
+      return odd_by_table(e, part, coefficients::tanh_table_f32, coefficients::tanh_step_f32, 9.07);
+    });
   }
-  Value* limited = e.at_most(magnitude, 10);
-  Value* large = e.add(normal_exp(e, e.add(limited, limited)), e.c(1));
-  large = e.copysign(e.sub(e.c(1), e.div(e.c(2), large)), x);
-  Value* square = e.mul(x, x);
-  Value* small = e.mad(e.mul(square, x), e.polynomial(coefficients::tanh_f32, square), x);
-  small = builder_.CreateSelect(builder_.CreateFCmpOLT(magnitude, e.c(0x1p-12)), x, small);  // keeps -0
-  return builder_.CreateSelect(builder_.CreateFCmpOLT(magnitude, e.c(0.6)), small, large);
+  MathEmitter e(builder_, fma_, x->getType());
+  Value* limited = e.at_most(e.abs(x), e.wide() ? 20 : 10);  // tanh is 1 from there on
+  const ExpReduction reduced = reduce_exp(e, e.add(limited, limited));
+  Value* half_power = e.power_of_two(e.b.CreateSub(reduced.n, e.ci(1)));
+  Value* v = e.mad(half_power, reduced_expm1(e, reduced.r), e.sub(half_power, e.c(0.5)));
+  Value* whole = e.at_most(v, 1);
+  Value* q = e.div(whole, e.add(v, e.c(1)));
+  return e.copysign(e.mad(e.neg(whole), q, whole), x);
 }
 
 }  // namespace cuvil

@@ -104,13 +104,6 @@ def cos_tail(z):  # (cos(r) - 1 + r^2/2) / r^4 with z = r^2
     return series(lambda k, x: (-1) ** k * x**k / mp.factorial(2 * k + 4), z)
 
 
-def tanh_tail(z):  # (tanh(x) - x) / x^3 with z = x^2
-    if z < mp.mpf(10) ** -20:
-        return -mp.mpf(1) / 3 + 2 * z / 15
-    x = mp.sqrt(z)
-    return (mp.tanh(x) - x) / x**3
-
-
 def erf_tail(z):  # (erf(x) - x) / x with z = x^2
     if z < mp.mpf(10) ** -30:
         return 2 / mp.sqrt(mp.pi) * (1 - z / 3) - 1
@@ -181,6 +174,75 @@ def erf_fits():
     )
 
 
+def single_precision(value):
+    return float(np.float32(float(value)))
+
+
+def table(values):
+    """16 floats as an initializer, four to a line."""
+    texts = [single_precision(v).hex() + "f" for v in values]
+    return ",\n    ".join(", ".join(texts[i : i + 4]) for i in range(0, 16, 4))
+
+
+def exp_tables(degree):
+    """2^(j/16), and what its rounding left as a fraction of it."""
+    limit = mp.ln(2) / 32 * mp.mpf("1.01")
+    emit(
+        "exp_narrow_f32",
+        "(e^r - 1 - r) / r^2 in r, |r| <= ln(2) / 32; error relative to e^r",
+        exp_tail,
+        lambda r: r * r / mp.exp(r) if r else tiny,
+        -limit,
+        limit,
+        degree,
+        True,
+    )
+    exact = [mp.mpf(2) ** (mp.mpf(j) / 16) for j in range(16)]
+    rest = [v / single_precision(v) - 1 for v in exact]
+    print("// 2^(j/16), and the exact value over the rounded one, less 1.")
+    print(f"inline constexpr float exp2_table_f32[16] = {{\n    {table(exact)}}};")
+    print(f"inline constexpr float exp2_table_rest_f32[16] = {{\n    {table(rest)}}};\n")
+
+
+def polynomial_around(f, centre, half_width, degree):
+    """Single-precision coefficients of f(centre + t) in t; of f(t) - t, odd, around 0; and the relative error.
+
+    Least squares at Chebyshev's nodes, one coefficient rounded after the other.
+    """
+    nodes = [half_width * mp.cos(mp.pi * (i + mp.mpf("0.5")) / 120) for i in range(120)]
+    if centre == 0:
+        nodes, powers = [t for t in nodes if t > 0], list(range(1, degree + 1, 2))
+        fixed = {0: 0.0}
+    else:
+        powers = list(range(1, degree + 1))
+        fixed = {0: single_precision(f(centre))}
+
+    def missing(t):
+        return f(centre + t) - (t if centre == 0 else 0) - sum(c * t**p for p, c in fixed.items())
+
+    while powers:
+        matrix, right = mp.matrix(len(nodes), len(powers)), mp.matrix(len(nodes), 1)
+        for i, t in enumerate(nodes):
+            for k, p in enumerate(powers):
+                matrix[i, k] = t**p / f(centre + t)
+            right[i] = missing(t) / f(centre + t)
+        fixed[powers.pop(0)] = single_precision(mp.lu_solve(matrix, right)[0])
+    error = max(abs(missing(t) / f(centre + t)) for t in nodes)
+    return [fixed.get(p, 0.0) for p in range(degree + 1)], error
+
+
+def odd_table(name, f, step, degree):
+    fits = [polynomial_around(f, j * step, step / 2 * mp.mpf("1.001"), degree) for j in range(16)]
+    worst = float(mp.log(max(error for _, error in fits), 2))
+    print(f"// {name}(j step + t) in t, |t| <= step/2, coefficient by coefficient for all j; for j = 0, less t;")
+    print(f"// degree {degree}, error 2^{worst:.1f}, which is mostly that of rounded constants")
+    print(f"inline constexpr double {name}_step_f32 = {float(step).hex()};")
+    print(f"inline constexpr float {name}_table_f32[{degree + 1}][16] = {{")
+    for k in range(degree + 1):
+        print(f"    {{{table([row[k] for row, _ in fits])}}},")
+    print("};\n")
+
+
 def digits_of_two_over_pi(bits, count):
     """The first `count` digits of 2/pi in base 2^bits."""
     digits = []
@@ -208,7 +270,8 @@ def split(value, bits):
 
 def constants():
     print("// ln 2: the first part has bits to spare, so that its products with exponents are exact.")
-    for name, bits in (("ln2_f32", (15, 24)), ("ln2_f64", (40, 53))):
+    print("// ln2_rounded_f32 has none: its products are exact only within a fused operation.")
+    for name, bits in (("ln2_f32", (15, 24)), ("ln2_f64", (40, 53)), ("ln2_rounded_f32", (24, 24))):
         print(f"inline constexpr double {name}[] = {{{', '.join(p.hex() for p in split(lambda: mp.ln(2), bits))}}};")
     print("\n// pi/2 in parts whose products with the quotient are exact: below 2^27, and below 2^20 for double.")
     for name, bits in (("half_pi_f32", (26, 26, 53)), ("half_pi_f64", (33, 33, 33, 53))):
@@ -291,16 +354,9 @@ def main():
         7,
         False,
     )
-    emit(
-        "tanh_f32",
-        "(tanh(x) - x) / x^3 in x^2, |x| <= 0.6; error relative to tanh(x)",
-        tanh_tail,
-        lambda z: over_sqrt(mp.tanh)(z, 3) if z else tiny,
-        0,
-        mp.mpf("0.6") ** 2,
-        4,
-        True,
-    )
+    exp_tables(1)
+    odd_table("tanh", mp.tanh, mp.mpf(150) / 256, 7)
+    odd_table("erf", mp.erf, mp.mpf(65) / 256, 5)
     erf_fits()
     print("}  // namespace cuvil::coefficients")
 

@@ -110,6 +110,34 @@ def test_unary(name: str, dtype: type, target: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("target", runnable_targets())
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "erf"])
+def test_every_width_gives_the_same(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scalars, part of a register and several registers take the path that whole registers take."""
+    function, _ = FUNCTIONS[name]
+    x = samples(np.dtype(np.float32), seed=3)[: 1 << 12]
+    whole = compile_for(target, function, [x], monkeypatch)
+    for size in (1, 3, 8, 17, 40):
+        part = compile_for(target, function, [x[100 : 100 + size].copy()], monkeypatch)
+        np.testing.assert_array_equal(part, whole[100 : 100 + size])
+        columns = x[: size * 64].reshape(64, size)
+        part = compile_for(target, lambda t: function(t).transpose(0, 1).contiguous(), [columns.copy()], monkeypatch)
+        np.testing.assert_array_equal(part, whole[: size * 64].reshape(64, size).T)
+
+
+@pytest.mark.parametrize("target", runnable_targets())
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "erf"])
+def test_limits_are_exact(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, reference = FUNCTIONS[name]
+    x = np.array([0.0, -0.0, np.inf, -np.inf, 1e30, -1e30, 200, -200, np.nan, -np.nan], np.float32)
+    got = compile_for(target, function, [x], monkeypatch)
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(got, exact)
+    numbers = ~np.isnan(exact)
+    np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(exact[numbers]))
+
+
+@pytest.mark.parametrize("target", runnable_targets())
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_pow(dtype: type, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = samples(np.dtype(dtype), seed=1)
