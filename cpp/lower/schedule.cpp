@@ -261,7 +261,12 @@ class Scheduler {
   // Steps of a loop whose size varies are many, for all we know.
   static bool may_be_long(const Loop& loop) { return !loop.extent.is_constant(); }
 
-  int accumulator_budget() const { return target_.vector_registers >= 32 ? 28 : target_.vector_registers - 4; }
+  // Registers for accumulators. All of them live through the epilogue, whose costly functions need registers of their
+  // own.
+  int accumulator_budget() const {
+    if (target_.vector_registers < 32) return target_.vector_registers - 4;
+    return costly_functions(kernel_) > 0 ? 16 : 28;
+  }
 
   // Whether another loop ends at different places for the points of a tile of this one.
   bool limits_another(const Loop& loop) const {
