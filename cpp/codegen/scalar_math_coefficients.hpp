@@ -146,6 +146,25 @@ inline constexpr float exp2_table_rest_f32[16] = {0x0.0p+0f,
                                                   -0x1.a5217c0000000p-28f,
                                                   0x1.61428e0000000p-28f};
 
+// (e^r - 1 - r) / r^2 in r, |r| <= ln(2) / 16; error relative to e^r; degree 1, error 2^-25.2
+inline constexpr double exp_eighths_f32[] = {
+    0x1.00089e0000000p-1,  // 0.500065744
+    0x1.55565c0000000p-3,  // 0.166668624
+};
+
+// 2^(j/8), and the exact value over the rounded one, less 1.
+inline constexpr float exp2_eighths_f32[8] = {0x1.0000000000000p+0f, 0x1.172b840000000p+0f, 0x1.306fe00000000p+0f,
+                                              0x1.4bfdae0000000p+0f, 0x1.6a09e60000000p+0f, 0x1.8ace540000000p+0f,
+                                              0x1.ae89fa0000000p+0f, 0x1.d5818e0000000p+0f};
+inline constexpr float exp2_eighths_rest_f32[8] = {0x0.0p+0f,
+                                                   -0x1.9c0c220000000p-27f,
+                                                   0x1.1250020000000p-25f,
+                                                   -0x1.0a35500000000p-25f,
+                                                   0x1.26055c0000000p-26f,
+                                                   0x1.67a1ca0000000p-28f,
+                                                   -0x1.f9c3040000000p-27f,
+                                                   -0x1.a5217c0000000p-28f};
+
 // tanh(j step + t) in t, |t| <= step/2, coefficient by coefficient for all j; for j = 0, less t;
 // degree 7, error 2^-25.0, which is mostly that of rounded constants
 inline constexpr double tanh_step_f32 = 0x1.2c00000000000p-1;

@@ -117,6 +117,8 @@ class MathEmitter {
 /// Entries index mod 16 of a table, by the permutations of AVX2 or AVX-512F. The index is a vector of i32 that fills a
 /// register of that instruction set.
 llvm::Value* look_up(llvm::IRBuilderBase& b, const float (&table)[16], llvm::Value* index);
+/// Entries index mod 8, for AVX2.
+llvm::Value* look_up(llvm::IRBuilderBase& b, const float (&table)[8], llvm::Value* index);
 /// function(x), for a function of full registers, `lanes` floats each: x may have any number of elements.
 llvm::Value* in_registers(llvm::IRBuilderBase& b, llvm::Value* x, unsigned lanes,
                           llvm::function_ref<llvm::Value*(llvm::Value*)> function);

@@ -1,8 +1,10 @@
 // exp, expm1, sigmoid, tanh.
 //
-// e^x = 2^n · e^r with n = round(x / ln 2), after Cody and Waite; e^r = 1 + r + r² · q(r). AVX-512 has n in sixteenths,
-// tables of their powers, and a tanh by tables only.
+// e^x = 2^n · e^r with n = round(x / ln 2), after Cody and Waite; e^r = 1 + r + r² · q(r). In float, AVX-512 has n in
+// sixteenths and AVX2 in eighths, with their powers in a table; and AVX-512 takes tanh from tables.
 #include <llvm/IR/IntrinsicsX86.h>
+
+#include <bit>
 
 #include "codegen/scalar_math.hpp"
 #include "codegen/scalar_math_coefficients.hpp"
@@ -75,6 +77,35 @@ Value* exp_by_table(MathEmitter& e, Value* x, bool overflows) {
   return e.mad(power, rest, power);
 }
 
+// The same in eighths, by AVX2 and integer additions to exponents; `overflows` if x may be positive. As in scale(),
+// a second factor takes what would leave the range of normal numbers.
+Value* exp_by_short_table(MathEmitter& e, Value* x, bool overflows) {
+  Value* magic = e.c(0x1.8p20);
+  Value* shifted = e.mad(x, e.c(0x1.71547652b82fep+0), magic);
+  Value* n = e.sub(shifted, magic);
+  Value* r = e.mad(n, e.c(-coefficients::ln2_rounded_f32[0]), x);
+  Value* rest = look_up(e.b, coefficients::exp2_eighths_rest_f32, e.bits(shifted));
+  rest = e.mad(n, e.c(-coefficients::ln2_rounded_f32[1]), rest);
+  rest = e.mad(e.mad(e.polynomial(coefficients::exp_eighths_f32, r), r, e.c(1)), r, rest);
+  // 2^(j/8) · 2^bias, less the bits of j that the shifted bits of n carry below the exponent.
+  float powers[8];
+  for (uint32_t j = 0; j < 8; ++j) {
+    powers[j] =
+        std::bit_cast<float>(std::bit_cast<uint32_t>(coefficients::exp2_eighths_f32[j]) + (127U << 23) - (j << 20));
+  }
+  Value* power = e.b.CreateAdd(e.bits(look_up(e.b, powers, e.bits(shifted))), e.b.CreateShl(e.bits(shifted), e.ci(20)));
+  Value* second = e.c(0x1p-32);
+  if (overflows) second = e.b.CreateSelect(e.b.CreateICmpSLT(e.bits(x), e.ci(0)), second, e.c(2));
+  power = e.from_bits(e.b.CreateSub(power, e.bits(second)));
+  return e.mul(e.mad(power, rest, power), second);
+}
+
+// e^x for a float x in the range of full_exp, on a target that permutes.
+Value* permuted_exp(MathEmitter& e, Value* x, bool overflows) {
+  const bool long_table = llvm::cast<llvm::FixedVectorType>(e.type)->getNumElements() == 16;
+  return long_table ? exp_by_table(e, x, overflows) : exp_by_short_table(e, x, overflows);
+}
+
 // With z = e^-|x|, which never overflows, and q = z / (1 + z): 1 - q for x >= 0, z - zq below. In these forms the
 // rounding of q counts little where the result's last place is small beside it.
 Value* sigmoid_of_exp(MathEmitter& e, Value* x, Value* z) {
@@ -121,10 +152,10 @@ Value* exp_of_sum(MathEmitter& e, Value* high, Value* low) {
 }
 
 Value* ScalarMath::exp(Value* x) {
-  if (permutes_ == Permutes::avx512 && x->getType()->getScalarType()->isFloatTy()) {
-    return in_registers(builder_, x, 16, [&](Value* part) {
+  if (permutes_ != Permutes::none && x->getType()->getScalarType()->isFloatTy()) {
+    return in_registers(builder_, x, permutes_ == Permutes::avx512 ? 16 : 8, [&](Value* part) {
       MathEmitter e(builder_, true, part->getType());
-      return exp_by_table(e, e.at_most(e.at_least(part, lowest(e)), highest(e)), true);
+      return permuted_exp(e, e.at_most(e.at_least(part, lowest(e)), highest(e)), true);
     });
   }
   MathEmitter e(builder_, fma_, x->getType());
@@ -137,10 +168,10 @@ Value* ScalarMath::expm1(Value* x) {
 }
 
 Value* ScalarMath::sigmoid(Value* x) {
-  if (permutes_ == Permutes::avx512 && x->getType()->getScalarType()->isFloatTy()) {
-    return in_registers(builder_, x, 16, [&](Value* part) {
+  if (permutes_ != Permutes::none && x->getType()->getScalarType()->isFloatTy()) {
+    return in_registers(builder_, x, permutes_ == Permutes::avx512 ? 16 : 8, [&](Value* part) {
       MathEmitter e(builder_, true, part->getType());
-      return sigmoid_of_exp(e, part, exp_by_table(e, e.at_least(e.neg(e.abs(part)), lowest(e)), false));
+      return sigmoid_of_exp(e, part, permuted_exp(e, e.at_least(e.neg(e.abs(part)), lowest(e)), false));
     });
   }
   MathEmitter e(builder_, fma_, x->getType());

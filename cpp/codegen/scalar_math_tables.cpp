@@ -1,4 +1,4 @@
-// Tables of 16 floats that are looked up in registers.
+// Tables of 8 and 16 floats that are looked up in registers.
 #include <llvm/Analysis/VectorUtils.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -22,6 +22,11 @@ Value* look_up(llvm::IRBuilderBase& b, const float (&table)[16], Value* index) {
   Value* high = b.CreateIntrinsic(llvm::Intrinsic::x86_avx2_permps, {}, {part(8, 8), index});
   Value* upper = b.CreateShl(index, llvm::ConstantInt::get(index->getType(), 28));
   return b.CreateSelect(b.CreateICmpSLT(upper, llvm::Constant::getNullValue(upper->getType())), high, low);
+}
+
+Value* look_up(llvm::IRBuilderBase& b, const float (&table)[8], Value* index) {
+  Value* entries = llvm::ConstantDataVector::get(b.getContext(), llvm::ArrayRef<float>(table));
+  return b.CreateIntrinsic(llvm::Intrinsic::x86_avx2_permps, {}, {entries, index});
 }
 
 Value* in_registers(llvm::IRBuilderBase& b, Value* x, unsigned lanes, llvm::function_ref<Value*(Value*)> function) {

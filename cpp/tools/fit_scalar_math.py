@@ -179,29 +179,29 @@ def single_precision(value):
 
 
 def table(values):
-    """16 floats as an initializer, four to a line."""
+    """Floats as an initializer, four to a line."""
     texts = [single_precision(v).hex() + "f" for v in values]
-    return ",\n    ".join(", ".join(texts[i : i + 4]) for i in range(0, 16, 4))
+    return ",\n    ".join(", ".join(texts[i : i + 4]) for i in range(0, len(texts), 4))
 
 
-def exp_tables(degree):
-    """2^(j/16), and what its rounding left as a fraction of it."""
-    limit = mp.ln(2) / 32 * mp.mpf("1.01")
+def exp_tables(parts, polynomial, name):
+    """2^(j/parts), and what its rounding left as a fraction of it."""
+    limit = mp.ln(2) / (2 * parts) * mp.mpf("1.01")
     emit(
-        "exp_narrow_f32",
-        "(e^r - 1 - r) / r^2 in r, |r| <= ln(2) / 32; error relative to e^r",
+        polynomial,
+        f"(e^r - 1 - r) / r^2 in r, |r| <= ln(2) / {2 * parts}; error relative to e^r",
         exp_tail,
         lambda r: r * r / mp.exp(r) if r else tiny,
         -limit,
         limit,
-        degree,
+        1,
         True,
     )
-    exact = [mp.mpf(2) ** (mp.mpf(j) / 16) for j in range(16)]
+    exact = [mp.mpf(2) ** (mp.mpf(j) / parts) for j in range(parts)]
     rest = [v / single_precision(v) - 1 for v in exact]
-    print("// 2^(j/16), and the exact value over the rounded one, less 1.")
-    print(f"inline constexpr float exp2_table_f32[16] = {{\n    {table(exact)}}};")
-    print(f"inline constexpr float exp2_table_rest_f32[16] = {{\n    {table(rest)}}};\n")
+    print(f"// 2^(j/{parts}), and the exact value over the rounded one, less 1.")
+    print(f"inline constexpr float {name}_f32[{parts}] = {{\n    {table(exact)}}};")
+    print(f"inline constexpr float {name}_rest_f32[{parts}] = {{\n    {table(rest)}}};\n")
 
 
 def polynomial_around(f, centre, half_width, degree):
@@ -354,7 +354,8 @@ def main():
         7,
         False,
     )
-    exp_tables(1)
+    exp_tables(16, "exp_narrow_f32", "exp2_table")
+    exp_tables(8, "exp_eighths_f32", "exp2_eighths")
     odd_table("tanh", mp.tanh, mp.mpf(150) / 256, 7)
     odd_table("erf", mp.erf, mp.mpf(65) / 256, 5)
     erf_fits()
