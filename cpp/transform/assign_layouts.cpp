@@ -135,14 +135,40 @@ class LayoutAssigner {
       // One filter per lane: the panel is the block itself.
       filter = pack_filter(b_, *w, block_, 1);
     } else if (groups == 1) {
-      int64_t bi = std::gcd(ic, block_);
-      filter = pack_filter(b_, *w, panel_columns(oc, block_, false), bi);
+      Value* scale = take_channel_scale(node, *w, x);
+      filter = pack_filter(b_, *w, panel_columns(oc, block_, false), std::gcd(ic, block_), scale);
     } else {
       int64_t per_group = oc / groups;
       if (per_group % block_ != 0) return nullptr;
       filter = pack_filter(b_, *w, per_group % (2 * block_) == 0 ? 2 * block_ : block_, std::gcd(ic, block_));
     }
     return block(b_.node(Op::Conv, {x, filter}, node.attributes));
+  }
+
+  // conv(x · s, W) = conv(x, W · s) for a factor s per input channel of one image, such as a squeeze-and-excitation
+  // block's: with fewer weights than there are elements of x, the factor is better multiplied into them. Returns s as a
+  // vector and takes it off x; null if that does not apply.
+  Value* take_channel_scale(const Node& conv, const Tensor& filter, Value*& x) {
+    Value* blocked = find(x);
+    if (strict_ || !blocked || !is_op(blocked, Op::Pointwise) || blocked->producer->fn() != Fn::Mul) return nullptr;
+    auto elements = blocked->type.num_elements().constant();
+    if (!elements || *elements < 2 * filter.num_elements() || blocked->type.shape[0] != Dim(1)) return nullptr;
+    for (const auto& node : graph_.nodes()) {
+      if (node.get() != &conv && std::count(node->operands.begin(), node->operands.end(), x)) return nullptr;
+    }
+    for (size_t side : {0, 1}) {
+      Value* map = blocked->producer->operand(side);
+      Value* factor = blocked->producer->operand(1 - side);
+      Shape per_channel(blocked->type.shape.size(), Dim(1));
+      per_channel[1] = blocked->type.shape[1];
+      per_channel.back() = block_;
+      if (map->type != blocked->type || factor->type.shape != per_channel) continue;
+      Value* channels = b_.reshape(factor, {per_channel[1] * block_});
+      Value* scale = b_.slice_axis(channels, 0, 0, x->type.shape[1]);
+      x = unblock(map, x->type.shape);
+      return scale;
+    }
+    return nullptr;
   }
 
   Value* convert_by_winograd(const Node& node, const Tensor& w) {

@@ -43,7 +43,7 @@ Value* pack_matrix(Builder& b, const Tensor& matrix, int64_t nr) {
   return b.slice_axis(b.reshape(w, {k, padded}), 1, 0, n);
 }
 
-Value* pack_filter(Builder& b, const Tensor& filter, int64_t nr, int64_t bi) {
+Value* pack_filter(Builder& b, const Tensor& filter, int64_t nr, int64_t bi, Value* scale) {
   const std::vector<int64_t>& shape = filter.shape();
   int64_t oc = shape.at(0), ic = shape.at(1), padded = round_up_to(oc, nr);
   auto spatial = static_cast<int64_t>(shape.size()) - 2;
@@ -62,7 +62,14 @@ Value* pack_filter(Builder& b, const Tensor& filter, int64_t nr, int64_t bi) {
   for (size_t i = 0; i < order.size(); ++i) inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
   std::vector<int64_t> logical = shape;
   logical[0] = padded;
-  Value* w = b.reshape(b.transpose(b.constant(std::move(panels)), inverse), constants(logical));
+  Value* stored = b.constant(std::move(panels));
+  if (scale) {
+    std::vector<int64_t> by_channel(order.size(), 1);
+    by_channel[1] = ic / bi;
+    by_channel[order.size() - 2] = bi;
+    stored = b.mul(stored, b.reshape(scale, constants(by_channel)));
+  }
+  Value* w = b.reshape(b.transpose(stored, inverse), constants(logical));
   return b.slice_axis(w, 0, 0, oc);
 }
 
