@@ -221,30 +221,48 @@ class Fuser {
       storage_[v] = whole;
     }
     unfinished_.erase(v);
-    // The interior is written; fill the slabs around it.
-    const Storage& s = storage_[v];
-    for (size_t axis = 0; axis < v->type.shape.size(); ++axis) {
-      const Dim& low = node.dims("low")[axis];
-      const Dim& high = node.dims("high")[axis];
-      if (low != Dim(0)) emit(fill_slab(node, s, axis, 0, low), &node);
-      if (high != Dim(0)) emit(fill_slab(node, s, axis, v->type.shape[axis] - high, high), &node);
-    }
+    emit(fill_border(node, storage_[v]), &node);
   }
 
-  static BuiltKernel fill_slab(const Node& node, const Storage& s, size_t axis, const Dim& begin, const Dim& extent) {
+  // Writes the border around an interior that is there already: outer loops over the axes without a border, a phase for
+  // each slab.
+  static BuiltKernel fill_border(const Node& node, const Storage& s) {
     BuiltKernel built;
     Kernel& kernel = built.kernel;
-    Dim offset = s.offset + begin * s.strides[axis];
     const Type& type = node.type();
+    const auto &low = node.dims("low"), &high = node.dims("high");
+    Dim offset = s.offset;
+    std::vector<size_t> within;  // axes walked inside the phases
     for (size_t i = 0; i < type.shape.size(); ++i) {
-      Dim size = i == axis ? extent : type.shape[i];
-      Dim variable = Dim::loop_variable("$i" + std::to_string(i), size);
-      if (size != Dim(1)) kernel.outer.push_back({variable, size, {}});
-      offset = offset + variable * s.strides[i];
+      if (!within.empty() || low[i] != Dim(0) || high[i] != Dim(0)) {
+        within.push_back(i);
+      } else if (type.shape[i] != Dim(1)) {
+        Dim variable = Dim::loop_variable("$i" + std::to_string(i), type.shape[i]);
+        kernel.outer.push_back({variable, type.shape[i], {}});
+        offset = offset + variable * s.strides[i];
+      }
+    }
+    auto slab = [&](size_t axis, const Dim& begin, const Dim& extent) {
+      if (extent == Dim(0)) return;
+      Phase phase;
+      Dim at = offset + begin * s.strides[axis];
+      for (size_t i : within) {
+        Dim size = i == axis ? extent : type.shape[i];
+        if (size == Dim(1)) continue;
+        Dim variable =
+            Dim::loop_variable("$s" + std::to_string(kernel.phases.size()) + "_" + std::to_string(i), size);
+        phase.loops.push_back({variable, size, {}});
+        at = at + variable * s.strides[i];
+      }
+      phase.stores.push_back({0, at, constant_expr(type.dtype, node.get<double>("value"))});
+      kernel.phases.push_back(std::move(phase));
+    };
+    for (size_t axis : within) {
+      slab(axis, 0, low[axis]);
+      slab(axis, type.shape[axis] - high[axis], high[axis]);
     }
     kernel.buffers.push_back({type.dtype, true});
     built.buffers.push_back(s.buffer);
-    kernel.phases.push_back({{}, {}, {{0, offset, constant_expr(type.dtype, node.get<double>("value"))}}});
     return built;
   }
 

@@ -22,8 +22,10 @@ const StoreDef* only_store(const Kernel& kernel) {
 }
 
 bool is_fill(const Kernel& kernel) {
-  const StoreDef* store = only_store(kernel);
-  return store && kernel.reductions.empty() && store->value->kind == Expr::Kind::Constant;
+  return kernel.reductions.empty() && std::all_of(kernel.phases.begin(), kernel.phases.end(), [](const Phase& phase) {
+           return std::all_of(phase.stores.begin(), phase.stores.end(),
+                              [](const StoreDef& s) { return s.value->kind == Expr::Kind::Constant; });
+         });
 }
 
 std::optional<int64_t> constant_coefficient(const Dim& d, const Dim& variable) {
