@@ -76,7 +76,10 @@ Tensor pack_weights(Program& program) {
   for (const Buffer& b : program.buffers) {
     if (b.kind != Buffer::Kind::Constant || b.first_use < 0) continue;
     const Tensor t = std::exchange(program.constants[static_cast<size_t>(b.index)], {});
-    if (t.num_bytes()) std::memcpy(memory.mutable_as<char>() + b.offset.value(), t.data(), t.num_bytes());
+    char* to = memory.mutable_as<char>() + b.offset.value();
+    if (t.num_bytes()) std::memcpy(to, t.data(), t.num_bytes());
+    // The rest up to the next constant is part of files, so it must not be left to chance.
+    std::memset(to + t.num_bytes(), 0, static_cast<size_t>(bytes_of(b).value()) - t.num_bytes());
   }
   return memory;
 }
@@ -86,7 +89,7 @@ void describe(const Program& program, CompiledModel& model) {
     model.inputs.push_back({program.input_names[i], program.inputs[i]});
   for (size_t i = 0; i < program.outputs.size(); ++i)
     model.outputs.push_back({program.output_names[i], program.outputs[i]});
-  for (const Dim& s : program.symbols) model.symbols.push_back(s.symbol_name());
+  model.symbols = program.symbols;
   for (const Step& step : program.steps) {
     model.kernels.push_back({step.kernel.name, step.kernel.str(), step.ops, step.sources, step.flops, step.bytes});
   }
@@ -112,6 +115,7 @@ std::shared_ptr<const CompiledModel> run_steps(Graph graph, const CompileOptions
   Steps step(options, *model);
   TargetDescription target = target_from_name(options.target);
   model->target = target.name;
+  model->features = target.features;
   if (!runs_here(target)) throw CompileError("this machine cannot run code for target " + target.name);
 
   verify(graph, "import");
@@ -144,6 +148,7 @@ std::shared_ptr<const CompiledModel> run_steps(Graph graph, const CompileOptions
   model->plan = loaded.function<std::remove_pointer_t<cuvil_plan_fn>>(kPlanSymbol);
   model->run = loaded.function<std::remove_pointer_t<cuvil_run_fn>>(kRunSymbol);
   model->code_owner = loaded.owner();
+  model->objects = std::move(code.objects);
   model->weights = weights.data();
   model->weights_owner = weights.owner();
   CUVIL_CHECK(model->plan && model->run, "the object lacks its entry functions");

@@ -56,10 +56,11 @@ struct MemoryInfo {
 struct CompiledModel {
   std::vector<TensorInfo> inputs;
   std::vector<TensorInfo> outputs;
-  std::vector<std::string> symbols;  // in the order of plan()'s symbols
+  std::vector<Dim> symbols;  // in the order of plan()'s symbols
   std::vector<KernelInfo> kernels;
   MemoryInfo memory;
-  std::string target;
+  std::string target, features;
+  std::vector<std::string> objects;  // relocatable; empty for a model that was loaded from a file
 
   cuvil_plan_fn plan = nullptr;
   cuvil_run_fn run = nullptr;

@@ -4,11 +4,11 @@
 
 namespace cuvil {
 
-namespace {
-
-Dim bytes_of(const Buffer& b) {
-  return round_up(b.elements * static_cast<int64_t>(size_of(b.dtype)), kAlignment);
+Dim bytes_of(const Buffer& buffer) {
+  return round_up(buffer.elements * static_cast<int64_t>(size_of(buffer.dtype)), kAlignment);
 }
+
+namespace {
 
 // A size for comparisons only: symbols count as a typical value.
 double typical(const Dim& d) {

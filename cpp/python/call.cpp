@@ -157,7 +157,7 @@ std::map<std::string, int64_t> Callable::symbol_values(const std::vector<std::ve
   const int32_t status = model_->plan(shapes.data(), symbols.data(), output_shapes.data(), &arena_bytes, detail);
   if (status != CUVIL_OK) throw_fault(status, detail, shapes.data());
   std::map<std::string, int64_t> values;
-  for (size_t i = 0; i < symbols.size(); ++i) values[model_->symbols[i]] = symbols[i];
+  for (size_t i = 0; i < symbols.size(); ++i) values[model_->symbols[i].symbol_name()] = symbols[i];
   return values;
 }
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "driver/artifact.hpp"
 #include "python/bindings.hpp"
 #include "python/call.hpp"
 #include "support/error.hpp"
@@ -32,6 +33,12 @@ py::list tensor_infos(const std::vector<TensorInfo>& infos) {
     list.append(py::make_tuple(info.name, std::string(name_of(info.type.dtype)), shape_object(info.type.shape)));
   }
   return list;
+}
+
+std::vector<std::string> symbol_names(const Callable& self) {
+  std::vector<std::string> names;
+  for (const Dim& s : self.model().symbols) names.push_back(s.symbol_name());
+  return names;
 }
 
 // The value with the given symbols, or None when it depends on others.
@@ -119,9 +126,12 @@ void bind_compile(py::module_& m) {
             return py::reinterpret_steal<py::object>(Callable::make_function(self.ptr(), &self.cast<Callable&>()));
           })
       .def("profile", profile, "Runs once: ([(kernel, begin_ns, end_ns), ...], nanoseconds of the call)")
+      .def(
+          "save", [](const Callable& self, const std::string& path) { save_model(self.model(), path); },
+          py::call_guard<py::gil_scoped_release>(), py::arg("path"))
       .def_property_readonly("inputs", [](const Callable& self) { return tensor_infos(self.model().inputs); })
       .def_property_readonly("outputs", [](const Callable& self) { return tensor_infos(self.model().outputs); })
-      .def_property_readonly("symbols", [](const Callable& self) { return self.model().symbols; })
+      .def_property_readonly("symbols", symbol_names)
       .def_property_readonly("target", [](const Callable& self) { return self.model().target; })
       .def("kernels", kernel_rows, py::arg("symbols") = std::map<std::string, int64_t>())
       .def("symbol_values", &Callable::symbol_values, py::arg("input_shapes"))
@@ -143,6 +153,13 @@ void bind_compile(py::module_& m) {
         for (const auto& t : self.model().compile_times) times.emplace_back(t.step, t.seconds);
         return times;
       });
+  m.def(
+      "load",
+      [](const std::string& path, bool check_weights) {
+        py::gil_scoped_release nogil;
+        return std::make_unique<Callable>(load_model(path, check_weights));
+      },
+      py::arg("path"), py::arg("check_weights") = true);
   m.def("compile", compile_graph, py::arg("graph"), py::arg("target") = "", py::arg("threads") = 0,
         py::arg("progress") = py::none(), py::arg("precision") = "default", py::arg("tune") = false);
 }

@@ -35,6 +35,8 @@ void set_python_error() {
     set_error("InputError", e.what());
   } catch (const CompileError& e) {
     set_error("CompileError", e.what());
+  } catch (const LoadError& e) {
+    set_error("LoadError", e.what());
   } catch (const InternalError& e) {
     set_error("InternalError", e.what());
   } catch (const std::bad_alloc&) {

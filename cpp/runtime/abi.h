@@ -43,6 +43,47 @@ typedef int32_t (*cuvil_plan_fn)(const int64_t* const* input_shapes, int64_t* sy
 typedef int32_t (*cuvil_run_fn)(const cuvil_services* services, const void* const* inputs, void* const* outputs,
                                 const void* weights, void* arena, const int64_t* symbols, int64_t* detail);
 
+/* The head of a compiled model's file, at CUVIL_ARTIFACT_OFFSET from its start and, under the name cuvil_artifact, in
+ * memory. Positions are bytes from the start of the file, which is also the base of the image. */
+#define CUVIL_ARTIFACT_OFFSET 512
+#define CUVIL_ARTIFACT_MAGIC 0x4c45444f4d565543ull /* "CUVMODEL" */
+#define CUVIL_ARTIFACT_SYMBOL "cuvil_artifact"
+#define CUVIL_ARTIFACT_SONAME "libcuvil-model.so.1" /* the number is CUVIL_ABI_VERSION */
+
+typedef struct cuvil_artifact {
+  uint64_t magic;
+  uint32_t abi_version;
+  uint32_t machine;       /* e_machine */
+  uint64_t code_checksum; /* of this structure from `file_bytes` on, up to the weights */
+  uint64_t weights_checksum;
+  uint64_t file_bytes;
+  uint64_t plan, run; /* functions */
+  uint64_t weights, weights_bytes;
+  uint64_t metadata, metadata_bytes; /* text, see runtime/metadata.hpp */
+  uint64_t exports_hash;             /* of the names of the exported symbols */
+} cuvil_artifact;
+
+/* A 64-bit hash of `bytes` bytes, continued from `seed`: guards against damage, not against forgery. */
+static inline uint64_t cuvil_hash(const void* data, uint64_t bytes, uint64_t seed) {
+  const uint64_t prime = 0x9e3779b97f4a7c15ull;
+  const unsigned char* p = (const unsigned char*)data;
+  uint64_t lanes[4];
+  uint64_t word, i;
+  int k;
+  for (k = 0; k < 4; ++k) lanes[k] = seed + prime * (uint64_t)(k + 1);
+  for (i = 0; i + 32 <= bytes; i += 32) {
+    for (k = 0; k < 4; ++k) {
+      __builtin_memcpy(&word, p + i + 8 * k, 8);
+      lanes[k] = (lanes[k] ^ word) * prime;
+      lanes[k] ^= lanes[k] >> 29;
+    }
+  }
+  for (; i < bytes; ++i) lanes[i & 3] = (lanes[i & 3] ^ p[i]) * prime;
+  word = bytes;
+  for (k = 0; k < 4; ++k) word = (word ^ lanes[k]) * prime, word ^= word >> 32;
+  return word;
+}
+
 #ifdef __cplusplus
 }
 #endif

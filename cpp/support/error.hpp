@@ -1,4 +1,4 @@
-// Exceptions of the compiler. Every failure is one of these two; the Python module maps them one to one.
+// Exceptions of the compiler. Every failure is one of these; the Python module maps them one to one.
 #pragma once
 
 #include <stdexcept>
@@ -8,6 +8,12 @@ namespace cuvil {
 
 /// The model or the request is at fault. The message names the node, the reason and the way out.
 class CompileError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A compiled model's file cannot be used here. The message says why.
+class LoadError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from cuvil import cuvil_native as _native
-from cuvil._compile import CompiledFunction, TensorInfo, compile
+from cuvil._compile import CompiledFunction, LoadedFunction, TensorInfo, compile, load
 from cuvil._errors import CompileError, InputError, InternalError, LoadError, ShapeError
 from cuvil._profile import KernelProfile, Profile
 
@@ -20,12 +20,14 @@ __all__ = [
     "InternalError",
     "KernelProfile",
     "LoadError",
+    "LoadedFunction",
     "Profile",
     "ShapeError",
     "TensorInfo",
     "__version__",
     "compile",
     "get_num_threads",
+    "load",
     "set_num_threads",
 ]
 

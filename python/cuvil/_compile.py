@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
 import threading
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from cuvil import cuvil_native as _native
 from cuvil._errors import CompileError, InputError, ShapeError
 from cuvil._profile import Profile
 from cuvil._progress import Progress
-from cuvil._sources import FunctionSource, OnnxSource, Source
+from cuvil._sources import ArtifactSource, FunctionSource, OnnxSource, Source
 from cuvil._spec import InputSpec, parse_input_spec
 
 Axis = Tuple[int, int]
@@ -151,6 +152,15 @@ class CompiledFunction:
             "intermediate_bytes": self._model.arena_text if arena is None else arena,
         }
 
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Writes the model as one ELF shared object: code, weights, and what it says of itself.
+
+        ``cuvil.load`` and the C library (``cuvil/cuvil.h``) run it without the compiler. It holds what the last compile
+        made, so an axis that has been found to vary is variable in it. Equal models give equal bytes. Its inputs and
+        outputs are tensors: trees of the original model are not kept.
+        """
+        self._model.save(os.fspath(path))
+
     def trim(self) -> None:
         """Gives the memory of intermediate values that no run is using back to the system."""
         self._model.trim()
@@ -163,6 +173,39 @@ class CompiledFunction:
         inputs = ", ".join(map(str, self.inputs))
         outputs = ", ".join(map(str, self.outputs))
         return f"<cuvil.CompiledFunction ({inputs}) -> ({outputs})>"
+
+
+class LoadedFunction(CompiledFunction):
+    """A model that ``cuvil.load`` read from a file: called with its inputs by position or name."""
+
+    def __init__(self, path: str, check_weights: bool) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._source = ArtifactSource()
+        self._install(_native.load(path, check_weights))
+        self._source.names = [info.name for info in self.inputs]
+
+    def _widen(self, tensors: Sequence[Any]) -> None:
+        raise  # noqa: PLE0704  the ShapeError being handled: the sizes were fixed when the model was compiled
+
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Copies the file."""
+        shutil.copyfile(self._path, path)
+
+    def graph(self) -> str:
+        raise CompileError("a model loaded from a file does not hold its graph")
+
+
+def load(path: Union[str, os.PathLike[str]], *, check_weights: bool = True) -> LoadedFunction:
+    """Loads a model that ``CompiledFunction.save`` or ``cuvil compile`` wrote. No compiler, no torch takes part.
+
+    The file's weights are mapped, not copied: processes that load it share their memory. With ``check_weights`` all of
+    them are read once to verify their checksum.
+
+    Raises LoadError for a file that is damaged, was made for another machine, processor or version of Cuvil's
+    runtime, or that anybody may write.
+    """
+    return LoadedFunction(os.fspath(path), check_weights)
 
 
 class _LazyFunction:

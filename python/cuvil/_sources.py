@@ -94,6 +94,18 @@ class OnnxSource(Source):
         return _by_name(args, kwargs, self._names)
 
 
+class ArtifactSource(Source):
+    """A compiled model's file: there is nothing to import, only inputs to put in order."""
+
+    positional = True
+
+    def __init__(self) -> None:
+        self.names: List[str] = []
+
+    def flatten(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Sequence[Any]:
+        return _by_name(args, kwargs, self.names)
+
+
 class FunctionSource(Source):
     """An nn.Module, a function of torch tensors, or an ExportedProgram.
 

@@ -1,4 +1,4 @@
-"""The ``cuvil`` command: demo, inspect, run."""
+"""The ``cuvil`` command: demo, compile, inspect, run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status: int = options.run(options)
         return status
-    except (cuvil.CompileError, OSError, ValueError, TypeError) as error:
+    except (cuvil.CompileError, cuvil.LoadError, OSError, ValueError, TypeError) as error:
         print(f"cuvil: {error}", file=sys.stderr)
         return 1
 
@@ -45,12 +45,27 @@ def make_parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="compile the classifier that ships with Cuvil and try it")
     demo.set_defaults(run=_demo)
 
+    build = commands.add_parser("compile", help="compile an ONNX model to a file that runs without the compiler")
+    build.add_argument("model", help="an ONNX file")
+    build.add_argument("-o", "--output", required=True, metavar="FILE.so", help="the compiled model")
+    build.add_argument("--target", default="", help='"x86-64-v3", "x86-64-v4", "generic" (default: this machine)')
+    build.add_argument("--precision", default="default", choices=("default", "strict"), help="see cuvil.compile")
+    build.add_argument("--tune", action="store_true", help="measure schedules of each kernel and take the fastest")
+    build.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE,SIZE,…",
+        help="sizes of an input: numbers, or names for sizes that vary; repeat for each",
+    )
+    build.set_defaults(run=_compile)
+
     inspect = commands.add_parser("inspect", help="show a model's inputs, outputs, kernels and memory")
-    inspect.add_argument("model", help="an ONNX file")
+    inspect.add_argument("model", help="an ONNX file or a compiled model")
     inspect.set_defaults(run=_inspect)
 
     run = commands.add_parser("run", help="run a model once on arrays from files")
-    run.add_argument("model", help="an ONNX file")
+    run.add_argument("model", help="an ONNX file or a compiled model")
     run.add_argument(
         "--input",
         action="append",
@@ -70,10 +85,33 @@ def _demo(options: argparse.Namespace) -> int:
     return 0
 
 
+def _compile(options: argparse.Namespace) -> int:
+    specs = []
+    for item in options.shape:
+        name, _, sizes = item.rpartition("=")
+        shape = tuple(int(size) if size.isdigit() else size for size in sizes.split(",") if size)
+        specs.append((name, shape, "float32"))  # the element type is the model's own
+    model = cuvil.compile(
+        options.model, specs or None, target=options.target, precision=options.precision, tune=options.tune
+    )
+    model.save(options.output)
+    memory = model.memory()
+    sizes = f"{memory['code_bytes']:,} bytes of code, {memory['weight_bytes']:,} of weights"
+    print(f"{options.output}: {model.target}, {sizes}")
+    return 0
+
+
+def _open(path: str) -> cuvil.CompiledFunction:
+    """A compiled model's file loaded, an ONNX file compiled."""
+    with open(path, "rb") as file:
+        compiled = file.read(4) == b"\x7fELF"
+    return cuvil.load(path) if compiled else cuvil.compile(path)
+
+
 def _inspect(options: argparse.Namespace) -> int:
     from cuvil.demo import format_memory
 
-    model = cuvil.compile(options.model)
+    model = _open(options.model)
     for kind, values in (("inputs", model.inputs), ("outputs", model.outputs)):
         print(kind)
         for value in values:
@@ -88,7 +126,7 @@ def _inspect(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     import numpy as np
 
-    model = cuvil.compile(options.model)
+    model = _open(options.model)
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for item in options.input:
