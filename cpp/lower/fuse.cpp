@@ -249,8 +249,7 @@ class Fuser {
       for (size_t i : within) {
         Dim size = i == axis ? extent : type.shape[i];
         if (size == Dim(1)) continue;
-        Dim variable =
-            Dim::loop_variable("$s" + std::to_string(kernel.phases.size()) + "_" + std::to_string(i), size);
+        Dim variable = Dim::loop_variable("$s" + std::to_string(kernel.phases.size()) + "_" + std::to_string(i), size);
         phase.loops.push_back({variable, size, {}});
         at = at + variable * s.strides[i];
       }

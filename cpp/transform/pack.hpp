@@ -19,8 +19,8 @@ int64_t panel_columns(int64_t columns, int64_t lanes, bool one_row);
 /// [k, n] as panels [n/nr][k][nr], zero-padded.
 Value* pack_matrix(Builder& b, const Tensor& matrix, int64_t nr);
 
-/// [oc, ic, k…] as panels [oc/nr][ic/bi][k…][bi][nr], zero-padded; bi divides ic. With `scale`, a vector [ic], each input
-/// channel's weights are multiplied by its element at run time.
+/// [oc, ic, k…] as panels [oc/nr][ic/bi][k…][bi][nr], zero-padded; bi divides ic. With `scale`, a vector [ic], each
+/// input channel's weights are multiplied by its element at run time.
 Value* pack_filter(Builder& b, const Tensor& filter, int64_t nr, int64_t bi, Value* scale = nullptr);
 
 }  // namespace cuvil

@@ -85,6 +85,7 @@ std::vector<Row> pointwise_rows();
 std::vector<Row> shape_rows();
 std::vector<Row> reduction_rows();
 std::vector<Row> network_rows();
+std::vector<Row> quantization_rows();
 
 /// Replaces small results that depend on constants only, so that whoever needs their values finds constants.
 void fold_small_results(Call& call);
