@@ -1,4 +1,6 @@
 // Reductions: accumulators in registers, one per point of the tile.
+#include <llvm/IR/IntrinsicsX86.h>
+
 #include <cmath>
 #include <limits>
 
@@ -115,6 +117,9 @@ std::vector<llvm::Value*> KernelEmitter::fold_lanes(const ReductionDef& r, std::
 std::vector<llvm::Value*> KernelEmitter::accumulate(const ReductionDef& r, const std::vector<Value*>& acc,
                                                     const Point& point, bool is_vector, Value* mask) {
   const Expr& e = *r.value;
+  if (!kernel_.schedule.dot_loop.empty()) {
+    return {emit_dot(acc[0], dot_operand(e.args[0]->args[0], point), dot_operand(e.args[1]->args[0], point))};
+  }
   // A sum of products rounds once.
   if (r.fn == ReduceFn::Sum && target_.fma && !mask && e.kind == Expr::Kind::Apply && e.fn == Fn::Mul &&
       (r.dtype == DType::f32 || r.dtype == DType::f64)) {
@@ -135,6 +140,32 @@ std::vector<llvm::Value*> KernelEmitter::accumulate(const ReductionDef& r, const
     for (size_t i = 0; i < parts.size(); ++i) parts[i] = b_.CreateSelect(mask, parts[i], unit[i]);
   }
   return combine(r, acc, parts);
+}
+
+// Four neighbouring bytes for each lane, as i32: the same for all lanes (rows), or four after four (columns).
+llvm::Value* KernelEmitter::dot_operand(const ExprPtr& load, const Point& point) {
+  Point here = masked(point, coordinates_of(*load));
+  const size_t scope = scope_of(*load);
+  const auto key = std::make_tuple(load.get(), here, -1);
+  if (auto it = scopes_[scope].values.find(key); it != scopes_[scope].values.end()) return it->second.value;
+  auto read = [&]() -> Value* {
+    Value* pointer = address(buffers_[static_cast<size_t>(load->buffer)], load->index, load->dtype, here);
+    if (dim_is_vector(load->index)) return b_.CreateAlignedLoad(vector_of(b_.getInt32Ty()), pointer, llvm::Align(1));
+    return splat(b_.CreateAlignedLoad(b_.getInt32Ty(), pointer, llvm::Align(1)));
+  };
+  Value* result = scopes_[scope].hoist ? in_scope(scope, read) : read();
+  scopes_[scope].values[key] = {result, true};
+  return result;
+}
+
+llvm::Value* KernelEmitter::emit_dot(Value* sum, Value* unsigned_bytes, Value* signed_bytes) {
+  const llvm::Intrinsic::ID id =
+      lanes_ == 16 ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256;
+  llvm::Function* instruction = compat::intrinsic(module_, id);
+  // Versions of LLVM differ in whether the operands are vectors of i32 or of i8.
+  llvm::Type* operand = instruction->getFunctionType()->getParamType(1);
+  return b_.CreateCall(instruction,
+                       {sum, b_.CreateBitCast(unsigned_bytes, operand), b_.CreateBitCast(signed_bytes, operand)});
 }
 
 void KernelEmitter::emit_prefetch() {
@@ -159,6 +190,8 @@ void KernelEmitter::emit_reductions(const Phase& phase) {
   for (const Loop& l : phase.loops) {
     if (!lanes_are_outputs && kernel_.schedule.is_vector(l)) {
       row = &l;
+    } else if (l.variable.is_symbol() && l.variable.symbol_name() == kernel_.schedule.dot_loop) {
+      bind(l.variable, b_.getInt64(0));
     } else {
       loops.push_back(&l);
     }

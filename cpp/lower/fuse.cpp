@@ -80,7 +80,7 @@ class Fuser {
       if (node->op == Op::Constant) add_constant(*node);
     }
     for (const auto& node : graph_.nodes()) {
-      if (done_.count(node.get())) continue;
+      if (done_.count(node.get()) || dissolves(*node)) continue;
       if (computes(*node)) {
         materialize_group(node.get());
       } else if (node->op == Op::Concat && !joined_.count(node.get())) {
@@ -126,8 +126,22 @@ class Fuser {
     if (it == users_.end()) return false;
     if (std::set<const Node*>(it->second.begin(), it->second.end()).size() > 2) return true;
     return std::any_of(it->second.begin(), it->second.end(), [&](const Node* user) {
+      if (user->op == Op::Cast) return feeds_anchor(user->result.get());
       if (computes(*user)) return info(user->op).kind == OpKind::Contract || user->op == Op::WindowReduce;
       return !storage_.count(user->result.get()) && feeds_anchor(user->result.get());
+    });
+  }
+
+  // Whether a node is a conversion that only products read: it is done as they load.
+  bool dissolves(const Node& node) const {
+    return node.op == Op::Cast && !graph_.is_output(node.result.get()) && only_products_read(node.result.get());
+  }
+  bool only_products_read(const Value* v) const {
+    auto it = users_.find(v);
+    if (it == users_.end() || graph_.is_output(v)) return false;
+    return std::all_of(it->second.begin(), it->second.end(), [&](const Node* user) {
+      if (computes(*user)) return info(user->op).kind == OpKind::Contract;
+      return only_products_read(user->result.get());
     });
   }
 
@@ -269,7 +283,7 @@ class Fuser {
   bool closed(const BuiltKernel& built, const Value* root) const {
     std::set<const Node*> inside(built.nodes.begin(), built.nodes.end());
     for (const Node* node : built.nodes) {
-      if (!computes(*node) || node->result.get() == root) continue;
+      if (!computes(*node) || node->result.get() == root || dissolves(*node)) continue;
       if (graph_.is_output(node->result.get())) return false;
       for (const Node* user : users_.at(node->result.get())) {
         if (!inside.count(user)) return false;
@@ -303,8 +317,8 @@ class Fuser {
     bool anchored = anchors(*seed) && seed->op != Op::Reduce;
     int quality = access_quality(built.kernel, target_);
     for (const Node* next = post_.of(seed); next; next = post_.of(next)) {
-      if (done_.count(next) || info(next->op).kind == OpKind::Contract || next->op == Op::WindowReduce ||
-          next->op == Op::Scan || (next->op == Op::Concat && !is_stack(*next)) ||
+      if (done_.count(next) || dissolves(*next) || info(next->op).kind == OpKind::Contract ||
+          next->op == Op::WindowReduce || next->op == Op::Scan || (next->op == Op::Concat && !is_stack(*next)) ||
           (anchored && next->op == Op::Reduce)) {
         break;
       }

@@ -311,6 +311,7 @@ std::string Kernel::str() const {
     out << ", vector " << loop << " x" << schedule.lanes << "x" << schedule.vector_tile;
   }
   for (const Schedule::Tile& tile : schedule.tiles) out << ", tile " << tile.loop << " by " << tile.size;
+  if (!schedule.dot_loop.empty()) out << ", dot " << schedule.dot_loop;
   if (!schedule.row_loop.empty()) out << ", bands of " << schedule.row_loop;
   if (schedule.prefetch) {
     out << ", prefetch b" << schedule.prefetch->buffer << "[" << schedule.prefetch->offset.str() << "] x"

@@ -104,6 +104,9 @@ struct Schedule {
   std::vector<Tile> tiles;  // outer loops that run in unrolled steps
   int parallel_loops = 0;   // the first so many outer loops form the parallel index, in steps
   int unroll = 1;           // of the innermost reduction loop of each phase
+  /// A phase's loop of 4 steps that one instruction sums: products of u8 with i8, whose columns lie 4 apart. Empty:
+  /// none.
+  std::string dot_loop;
   /// Asked for from outside: these loops (names; empty: none) are the outermost parallel ones, first batch, then rows.
   std::string batch_loop, row_loop;
   /// With each step of the innermost reduction loop, this many cache lines from here on are brought near.

@@ -17,6 +17,10 @@ constexpr const char* x86_v4 =
     "+cx16,+sahf,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave,"
     "+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl";
 
+constexpr const char* x86_v4_vnni =
+    "+cx16,+sahf,+popcnt,+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave,"
+    "+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,+avx512vnni";
+
 struct NamedTarget {
   const char* name;
   const char* triple;
@@ -26,6 +30,7 @@ struct NamedTarget {
   int vector_registers;
   bool fma;
   bool mask_registers;
+  bool dot_u8_i8 = false;
 };
 
 constexpr NamedTarget named_targets[] = {
@@ -33,6 +38,7 @@ constexpr NamedTarget named_targets[] = {
     {"x86-64-v2", "x86_64-unknown-linux-gnu", "x86-64-v2", x86_v2, 128, 16, false, false},
     {"x86-64-v3", "x86_64-unknown-linux-gnu", "x86-64-v3", x86_v3, 256, 16, true, false},
     {"x86-64-v4", "x86_64-unknown-linux-gnu", "x86-64-v4", x86_v4, 512, 32, true, true},
+    {"x86-64-v4-vnni", "x86_64-unknown-linux-gnu", "x86-64-v4", x86_v4_vnni, 512, 32, true, true, true},
 #endif
 #ifdef CUVIL_HAS_AARCH64
     {"aarch64", "aarch64-unknown-linux-gnu", "generic", "+neon,+fp-armv8", 128, 32, true, false},
@@ -52,6 +58,7 @@ TargetDescription describe(const NamedTarget& named) {
   target.vector_registers = named.vector_registers;
   target.fma = named.fma;
   target.mask_registers = named.mask_registers;
+  target.dot_u8_i8 = named.dot_u8_i8;
   return target;
 }
 
@@ -126,8 +133,10 @@ TargetDescription host_target() {
         t.vector_bits = 512;
         t.vector_registers = 32;
         t.mask_registers = true;
+        t.dot_u8_i8 = has({"avx512vnni"});
       } else if (has({"avx2", "fma"})) {
         t.vector_bits = 256;
+        t.dot_u8_i8 = has({"avxvnni"});
       } else if (!has({"sse4.1"})) {
         throw CompileError("this machine's processor (" + host_cpu() + ") is older than x86-64-v2");
       }

@@ -42,6 +42,7 @@ void print_help(std::ostream& out) {
          "  --emit=WHAT          print graph (default), kernels, llvm or asm\n"
          "  --target=NAME        target of kernels, llvm and asm (default: this machine)\n"
          "  --channel-block=N    channels per block of assign-layouts (default 16)\n"
+         "  --dot=N              factors per lane of integer products, 4 or 0 (default 0)\n"
          "  --strict             only forms as exact as the operators' definitions\n"
          "  --onnx               FILE is an ONNX model\n"
          "  --evaluate           print the outputs of a graph without inputs, by the reference evaluator\n"
@@ -87,6 +88,8 @@ Options parse(const std::vector<std::string>& arguments) {
       o.transform.channel_block = std::atoi(v);
     else if (arg == "--pipeline")
       o.pipeline = true;
+    else if (const char* v = value("--dot"))
+      o.transform.dot = std::atoi(v);
     else if (arg == "--strict")
       o.transform.strict = true;
     else if (arg == "--onnx")

@@ -23,8 +23,8 @@ namespace {
 
 class LayoutAssigner {
  public:
-  LayoutAssigner(Graph& graph, int64_t block, bool strict = false)
-      : graph_(graph), block_(block), strict_(strict), b_(graph) {}
+  LayoutAssigner(Graph& graph, int64_t block, bool strict = false, int64_t dot = 0)
+      : graph_(graph), block_(block), strict_(strict), dot_(dot), b_(graph) {}
 
   void run() {
     std::vector<Node*> nodes;
@@ -62,7 +62,8 @@ class LayoutAssigner {
         graph_.is_output(filter) || std::any_of(graph_.nodes().begin(), graph_.nodes().end(), [&](auto& node) {
           return node.get() != &conv && std::count(node->operands.begin(), node->operands.end(), filter);
         });
-    if (!shared) filter->producer->attributes["value"] = Tensor(DType::f32, {0});
+    if (!shared && filter->producer->op == Op::Constant)
+      filter->producer->attributes["value"] = Tensor(DType::f32, {0});
   }
 
   Value* find(const Value* v) const {
@@ -121,7 +122,28 @@ class LayoutAssigner {
     }
   }
 
+  // A convolution of u8 with constant i8 (see narrow-products). Its input is stored in blocks, whose neighbouring
+  // channels one instruction multiplies.
+  Value* convert_narrow_conv(const Node& node) {
+    const Tensor* w = constant_of(node.operand(1)->producer->operand(0));
+    if (!w || w->dtype() != DType::i8 || w->num_elements() == 0 || node.integer("groups") != 1) return nullptr;
+    const int64_t oc = w->shape()[0], bi = std::gcd(w->shape()[1], block_);
+    if (bi % dot_ != 0 || oc * 2 < block_) return nullptr;
+    Value* x = node.operand(0);
+    if (!find(x)) {
+      if (!is_op(x, Op::Cast)) return nullptr;
+      Value* narrow = x->producer->operand(0);
+      Value* blocked = blocked_form(narrow);
+      if (!find(narrow) && !is_op(narrow, Op::Pad)) blocked = b_.unary(Fn::Identity, blocked);
+      x = unblock(b_.cast(blocked, x->type.dtype), x->type.shape);
+    }
+    Value* filter = pack_filter(b_, *w, panel_columns(oc, block_, false), bi, nullptr, dot_);
+    return block(b_.node(Op::Conv, {x, b_.cast(filter, x->type.dtype)}, node.attributes));
+  }
+
   Value* convert_conv(const Node& node) {
+    if (dot_ > 0 && node.type().dtype == DType::i32 && is_op(node.operand(1), Op::Cast))
+      return convert_narrow_conv(node);
     const Tensor* w = constant_of(node.operand(1));
     Value* x = node.operand(0);
     if (!w || w->dtype() != DType::f32 || w->num_elements() == 0 || !x->type.shape[1].is_constant()) return nullptr;
@@ -315,6 +337,7 @@ class LayoutAssigner {
   Graph& graph_;
   int64_t block_;
   bool strict_;
+  int64_t dot_;
   Builder b_;
   std::map<const Value*, Value*> blocked_;  // logical view → blocked value
 };
@@ -322,7 +345,7 @@ class LayoutAssigner {
 }  // namespace
 
 void assign_layouts(Graph& graph, const TransformOptions& options) {
-  if (options.channel_block > 1) LayoutAssigner(graph, options.channel_block, options.strict).run();
+  if (options.channel_block > 1) LayoutAssigner(graph, options.channel_block, options.strict, options.dot).run();
 }
 
 }  // namespace cuvil

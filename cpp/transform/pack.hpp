@@ -16,11 +16,11 @@ Tensor pack_constant(const Tensor& tensor, const std::function<Value*(Builder&, 
 /// many columns, four when there is only one row to share them.
 int64_t panel_columns(int64_t columns, int64_t lanes, bool one_row);
 
-/// [k, n] as panels [n/nr][k][nr], zero-padded.
-Value* pack_matrix(Builder& b, const Tensor& matrix, int64_t nr);
+/// [k, n] as panels [n/nr][k/dot][nr][dot], zero-padded; dot divides k.
+Value* pack_matrix(Builder& b, const Tensor& matrix, int64_t nr, int64_t dot = 1);
 
-/// [oc, ic, k…] as panels [oc/nr][ic/bi][k…][bi][nr], zero-padded; bi divides ic. With `scale`, a vector [ic], each
-/// input channel's weights are multiplied by its element at run time.
-Value* pack_filter(Builder& b, const Tensor& filter, int64_t nr, int64_t bi, Value* scale = nullptr);
+/// [oc, ic, k…] as panels [oc/nr][ic/bi][k…][bi/dot][nr][dot], zero-padded; bi divides ic, dot divides bi. With
+/// `scale`, a vector [ic], each input channel's weights are multiplied by its element at run time.
+Value* pack_filter(Builder& b, const Tensor& filter, int64_t nr, int64_t bi, Value* scale = nullptr, int64_t dot = 1);
 
 }  // namespace cuvil

@@ -9,14 +9,18 @@ void pack_weights(Graph& graph, const TransformOptions& options) {
   for (const auto& node : graph.nodes()) nodes.push_back(node.get());
   for (Node* node : nodes) {
     if (node->op != Op::Matmul) continue;
-    const Tensor* w = constant_of(node->operand(1));
-    if (!w || w->rank() != 2 || w->dtype() != DType::f32 || w->num_elements() == 0) continue;
+    // Weights of f32, or of i8 behind a cast (see narrow-products).
+    const bool narrow = options.dot > 0 && is_op(node->operand(1), Op::Cast);
+    const Tensor* w = constant_of(narrow ? node->operand(1)->producer->operand(0) : node->operand(1));
+    if (!w || w->rank() != 2 || w->dtype() != (narrow ? DType::i8 : DType::f32) || w->num_elements() == 0) continue;
+    if (narrow && w->shape()[0] % options.dot != 0) continue;
     Builder b(graph);
     b.set_source(node->source);
     b.set_position(node);
     Dim rows = floor_div(node->type().num_elements(), w->shape()[1]);
     int64_t nr = panel_columns(w->shape()[1], options.channel_block, rows == Dim(1));
-    node->operands[1] = pack_matrix(b, *w, nr);
+    Value* packed = pack_matrix(b, *w, nr, narrow ? options.dot : 1);
+    node->operands[1] = b.cast(packed, node->type().dtype);
   }
 }
 

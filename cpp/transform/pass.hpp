@@ -13,6 +13,8 @@ namespace cuvil {
 struct TransformOptions {
   /// Lanes of f32 in a vector register of the target: the channel block of convolutional regions. 0: no blocking.
   int64_t channel_block = 16;
+  /// Factors of integer products per lane and instruction, on u8 and i8: 4, or 0 for a target that has none.
+  int64_t dot = 0;
   /// Only forms whose errors and special values are those of the operators' definitions.
   bool strict = false;
 };
@@ -38,6 +40,7 @@ void canonicalize(Graph& graph, const TransformOptions& options);
 void eliminate_common_subexpressions(Graph& graph, const TransformOptions& options);
 void eliminate_dead_code(Graph& graph, const TransformOptions& options);
 void fold_batch_norm(Graph& graph, const TransformOptions& options);
+void narrow_products(Graph& graph, const TransformOptions& options);
 void assign_layouts(Graph& graph, const TransformOptions& options);
 void pack_weights(Graph& graph, const TransformOptions& options);
 

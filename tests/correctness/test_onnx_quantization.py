@@ -134,6 +134,62 @@ def test_qlinear_conv(weights, group):
     same(model([node], inputs, [("y", "u1")], constants), feeds)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    ("channels", "outputs", "kernel", "stride"),
+    [(16, 40, 3, 1), (20, 17, 1, 1), (64, 32, 3, 2), (8, 64, 5, 1), (12, 9, 2, 1)],
+)
+def test_wide_qlinear_conv(dtype, channels, outputs, kernel, stride):
+    """Enough channels for instructions that add four products at once, and for channel blocks."""
+    rng = np.random.default_rng(5)
+    info = np.iinfo(dtype)
+    x = rng.integers(info.min, info.max, (2, channels, 11, 13), dtype=dtype, endpoint=True)
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "bias"]
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": dtype(info.min + 120),
+        "w": rng.integers(-128, 127, (outputs, channels, kernel, kernel), dtype=np.int8, endpoint=True),
+        "ws": rng.uniform(0.001, 0.02, outputs).astype(np.float32),
+        "wz": np.zeros(outputs, np.int8),
+        "ys": np.float32(0.3),
+        "yz": dtype(info.min + 100),
+        "bias": rng.integers(-9000, 9000, outputs, dtype=np.int32),
+    }
+    again = (
+        {"w2": rng.integers(-128, 127, (24, outputs, 1, 1), dtype=np.int8, endpoint=True)} if outputs % 4 == 0 else {}
+    )
+    nodes = [
+        helper.make_node("QLinearConv", names, ["y"], pads=[kernel // 2] * 4, strides=[stride, stride]),
+        *[helper.make_node("QLinearConv", ["y", "ys", "yz", w, "xs", "xz0", "ys", "yz"], ["z"]) for w in again],
+    ]
+    if again:
+        constants.update(again, xz0=np.int8(0))
+    m = model(nodes, [("x", dtype, ["n", channels, 11, 13])], [("z" if again else "y", dtype)], constants)
+    same(m, {"x": x})
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(
+    ("rows", "k", "columns"), [(1, 64, 33), (7, 100, 65), (30, 4, 16), (3, 1024, 200), (5, 30, 20)]
+)
+def test_wide_matmul_integer(dtype, rows, k, columns):
+    rng = np.random.default_rng(6)
+    info = np.iinfo(dtype)
+    a = rng.integers(info.min, info.max, (rows, k), dtype=dtype, endpoint=True)
+    a[0] = info.max
+    b = rng.integers(-128, 127, (k, columns), dtype=np.int8, endpoint=True)
+    b[:, 0], b[:, 1] = -128, 127
+    zero = dtype(info.min + 77)
+    m = model(
+        [helper.make_node("MatMulInteger", ["a", "b", "z"], ["y"])],
+        [("a", dtype, ["n", k])],
+        [("y", "i4")],
+        {"b": b, "z": zero},
+    )
+    expected = (a.astype(np.int32) - np.int32(zero)) @ b.astype(np.int32)
+    np.testing.assert_array_equal(cuvil.compile(m)(a=a), expected)
+
+
 def test_qlinear_matmul():
     rng = np.random.default_rng(3)
     a = rng.integers(0, 255, (3, 40), dtype=np.uint8, endpoint=True)
