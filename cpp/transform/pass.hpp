@@ -40,6 +40,7 @@ void canonicalize(Graph& graph, const TransformOptions& options);
 void eliminate_common_subexpressions(Graph& graph, const TransformOptions& options);
 void eliminate_dead_code(Graph& graph, const TransformOptions& options);
 void fold_batch_norm(Graph& graph, const TransformOptions& options);
+void integer_products(Graph& graph, const TransformOptions& options);
 void narrow_products(Graph& graph, const TransformOptions& options);
 void assign_layouts(Graph& graph, const TransformOptions& options);
 void pack_weights(Graph& graph, const TransformOptions& options);

@@ -226,6 +226,48 @@ def test_a_quantised_net_with_qdq_nodes():
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("precision", ["default", "strict"])
+def test_qdq_layers_on_integers(per_channel, precision):
+    """Convolution and product between QuantizeLinear and DequantizeLinear, as exporters write them."""
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((2, 16, 12, 10)).astype(np.float32)
+    scale = rng.uniform(0.01, 0.03, 48).astype(np.float32) if per_channel else np.float32(0.02)
+    constants = {
+        "s": np.float32(0.03),
+        "z": np.uint8(128),
+        "w": rng.integers(-127, 127, (48, 16, 3, 3), dtype=np.int8, endpoint=True),
+        "ws": scale,
+        "wz": np.zeros(48 if per_channel else (), np.int8),
+        "bias": rng.standard_normal(48).astype(np.float32),
+        "ys": np.float32(0.2),
+        "v": rng.integers(-127, 127, (48, 40), dtype=np.int8, endpoint=True),
+        "vs": np.float32(0.01),
+        "vz": np.int8(0),
+        "axes": np.int64([2, 3]),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0),
+        helper.make_node("Conv", ["d", "wd", "bias"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["c", "ys", "z"], ["cq"]),
+        helper.make_node("DequantizeLinear", ["cq", "ys", "z"], ["cd"]),
+        helper.make_node("ReduceMax", ["cd", "axes"], ["m"], keepdims=0),
+        helper.make_node("QuantizeLinear", ["m", "ys", "z"], ["mq"]),
+        helper.make_node("DequantizeLinear", ["mq", "ys", "z"], ["md"]),
+        helper.make_node("DequantizeLinear", ["v", "vs", "vz"], ["vd"]),
+        helper.make_node("MatMul", ["md", "vd"], ["y"]),
+    ]
+    m = model(nodes, [("x", "f4", ["n", 16, 12, 10])], [("c", "f4"), ("y", "f4")], constants)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    expected = ort.InferenceSession(m.SerializeToString(), options).run(None, {"x": x})
+    function = cuvil.compile(m, precision=precision)
+    for got, want in zip(function(x), expected):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+
+
 def test_errors_name_the_node():
     m = model(
         [helper.make_node("DequantizeLinear", ["x", "s"], ["y"], name="dq", axis=5)],
