@@ -142,7 +142,7 @@ std::vector<llvm::Value*> KernelEmitter::accumulate(const ReductionDef& r, const
   return combine(r, acc, parts);
 }
 
-// Four neighbouring bytes for each lane, as i32: the same for all lanes (rows), or four after four (columns).
+// 32 neighbouring bits for each lane: the same for all lanes (rows), or one after another (columns).
 llvm::Value* KernelEmitter::dot_operand(const ExprPtr& load, const Point& point) {
   Point here = masked(point, coordinates_of(*load));
   const size_t scope = scope_of(*load);
@@ -158,14 +158,17 @@ llvm::Value* KernelEmitter::dot_operand(const ExprPtr& load, const Point& point)
   return result;
 }
 
-llvm::Value* KernelEmitter::emit_dot(Value* sum, Value* unsigned_bytes, Value* signed_bytes) {
-  const llvm::Intrinsic::ID id =
-      lanes_ == 16 ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256;
-  llvm::Function* instruction = compat::intrinsic(module_, id);
-  // Versions of LLVM differ in whether the operands are vectors of i32 or of i8.
-  llvm::Type* operand = instruction->getFunctionType()->getParamType(1);
-  return b_.CreateCall(instruction,
-                       {sum, b_.CreateBitCast(unsigned_bytes, operand), b_.CreateBitCast(signed_bytes, operand)});
+llvm::Value* KernelEmitter::emit_dot(Value* sum, Value* rows, Value* columns) {
+  namespace id = llvm::Intrinsic;
+  const bool wide = lanes_ == 16, bytes = kernel_.schedule.dot == 4;
+  const id::ID name = bytes ? (wide ? id::x86_avx512_vpdpbusd_512 : id::x86_avx512_vpdpbusd_256)
+                            : (wide ? id::x86_avx512_pmaddw_d_512 : id::x86_avx2_pmadd_wd);
+  llvm::Function* instruction = compat::intrinsic(module_, name);
+  // Versions of LLVM differ in whether the operands are vectors of i32 or of their elements.
+  llvm::Type* operand = instruction->getFunctionType()->getParamType(bytes ? 1 : 0);
+  Value* a = b_.CreateBitCast(rows, operand);
+  Value* c = b_.CreateBitCast(columns, operand);
+  return bytes ? b_.CreateCall(instruction, {sum, a, c}) : b_.CreateAdd(sum, b_.CreateCall(instruction, {a, c}));
 }
 
 void KernelEmitter::emit_prefetch() {

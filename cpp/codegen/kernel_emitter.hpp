@@ -148,8 +148,8 @@ class KernelEmitter {
   // emit_reductions.cpp
   void emit_prefetch();
   Value* dot_operand(const ExprPtr& load, const Point& point);
-  /// sum + four products of bytes, in each lane.
-  Value* emit_dot(Value* sum, Value* unsigned_bytes, Value* signed_bytes);
+  /// sum + the products of each lane's few narrow factors.
+  Value* emit_dot(Value* sum, Value* rows, Value* columns);
   std::vector<Value*> identity(const ReductionDef& r, bool is_vector);
   std::vector<Value*> combine(const ReductionDef& r, const std::vector<Value*>& acc, const std::vector<Value*>& item);
   std::vector<Value*> fold_lanes(const ReductionDef& r, std::vector<Value*> acc);

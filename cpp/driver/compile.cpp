@@ -60,7 +60,7 @@ int threads_to_use(int wanted) {
 
 void transform(Graph& graph, const TargetDescription& target, Precision precision) {
   TransformOptions options;
-  options.dot = target.dot_u8_i8 ? 4 : 0;
+  options.dot = target.dot;
   options.strict = precision == Precision::Strict;
   options.channel_block = target.lanes(DType::f32) >= 4 ? target.lanes(DType::f32) : 0;
   run_pipeline(graph, options, [](const Pass& pass, const Graph& g, double seconds) {

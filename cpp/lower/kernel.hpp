@@ -104,9 +104,10 @@ struct Schedule {
   std::vector<Tile> tiles;  // outer loops that run in unrolled steps
   int parallel_loops = 0;   // the first so many outer loops form the parallel index, in steps
   int unroll = 1;           // of the innermost reduction loop of each phase
-  /// A phase's loop of 4 steps that one instruction sums: products of u8 with i8, whose columns lie 4 apart. Empty:
-  /// none.
+  /// A phase's loop whose few steps one instruction sums: 4 products of u8 with i8, or 2 of i16. Its columns lie as far
+  /// apart. Empty: none.
   std::string dot_loop;
+  int dot = 0;  // steps of that loop
   /// Asked for from outside: these loops (names; empty: none) are the outermost parallel ones, first batch, then rows.
   std::string batch_loop, row_loop;
   /// With each step of the innermost reduction loop, this many cache lines from here on are brought near.

@@ -31,34 +31,35 @@ const Expr* widened_load(const Expr& e, DType dtype) {
   return is ? e.args[0].get() : nullptr;
 }
 
-constexpr int64_t kDot = 4;
-
-// The loop that a dot product of four u8 with four i8 covers; null if there is none.
-const Loop* find_dot_loop(const Kernel& kernel, const TargetDescription& target) {
-  if (!target.dot_u8_i8 || !kernel.contraction || kernel.reductions.size() != 1) return nullptr;
+// Finds the loop that an instruction's sum of products covers.
+void find_dot_loop(Kernel& kernel, const TargetDescription& target) {
+  if (!target.dot || !kernel.contraction || kernel.reductions.size() != 1) return;
   const ReductionDef& r = kernel.reductions[0];
-  if (r.fn != ReduceFn::Sum || r.dtype != DType::i32 || r.value->kind != Expr::Kind::Apply) return nullptr;
-  const Expr* rows = widened_load(*r.value->args[0], DType::u8);
-  const Expr* columns = widened_load(*r.value->args[1], DType::i8);
-  if (!rows || !columns) return nullptr;
+  if (r.fn != ReduceFn::Sum || r.dtype != DType::i32 || r.value->kind != Expr::Kind::Apply) return;
+  const bool bytes = target.dot == 4;
+  const Expr* rows = widened_load(*r.value->args[0], bytes ? DType::u8 : DType::i16);
+  const Expr* columns = widened_load(*r.value->args[1], bytes ? DType::i8 : DType::i16);
+  if (!rows || !columns) return;
   for (const Phase& phase : kernel.phases) {
     if (phase.reductions.empty()) continue;
     for (const Loop& loop : phase.loops) {
       bool side_by_side =
           rows->index.coefficient_of(loop.variable) == Dim(1) && columns->index.coefficient_of(loop.variable) == Dim(1);
-      if (loop.extent == Dim(kDot) && !loop.limit && side_by_side) return &loop;
+      if (loop.extent != Dim(target.dot) || loop.limit || !side_by_side) continue;
+      kernel.schedule.dot_loop = loop.variable.symbol_name();
+      kernel.schedule.dot = target.dot;
     }
   }
-  return nullptr;
 }
 
 void add_loads(const ExprPtr& e, const Kernel& kernel, const Dim& variable, Accesses& out) {
   visit(e, [&](const Expr& x) {
     if (x.kind != Expr::Kind::Load && x.kind != Expr::Kind::Index) return;
     Walk w = walk_of(x.index, variable);
-    // Columns of a dot product lie side by side in fours.
-    if (!kernel.schedule.dot_loop.empty() && x.dtype == DType::i8 && x.index.coefficient_of(variable) == Dim(kDot))
-      w = Walk::Contiguous;
+    // Columns of a dot product lie side by side in groups.
+    const Schedule& plan = kernel.schedule;
+    bool narrow = x.dtype == DType::i8 || x.dtype == DType::i16;
+    if (!plan.dot_loop.empty() && narrow && x.index.coefficient_of(variable) == Dim(plan.dot)) w = Walk::Contiguous;
     if (x.kind == Expr::Kind::Index) return;
     for (const Indirect& i : kernel.indirects) {
       Dim symbol = Dim::symbol(i.symbol, 0);
@@ -211,7 +212,7 @@ class Scheduler {
     split_loops(kernel_);
     merge_loops(kernel_);
     plan_.lanes = lanes_of(kernel_, target_);
-    if (const Loop* dot = find_dot_loop(kernel_, target_)) plan_.dot_loop = dot->variable.symbol_name();
+    find_dot_loop(kernel_, target_);
     VectorChoice choice = plan_.lanes > 1 ? choose_vector_loops(kernel_, plan_.lanes) : VectorChoice{};
     if (choice.quality == 1 && choice.extent < plan_.lanes) choice = {};
     plan_.vector_loops = choice.loops;
@@ -267,7 +268,7 @@ class Scheduler {
     const Dim& lane = outer_loop(choice.loops[0])->variable;
     const Expr& product = *kernel_.reductions[0].value;
     return !product.args[0]->args[0]->index.contains(lane) &&
-           product.args[1]->args[0]->index.coefficient_of(lane) == Dim(kDot);
+           product.args[1]->args[0]->index.coefficient_of(lane) == Dim(plan_.dot);
   }
 
   Loop* outer_loop(const std::string& name) {
@@ -474,7 +475,7 @@ class Scheduler {
       double& size = use.first && use.second ? plan.batch : use.second == second ? plan.columns : plan.rows;
       size *= static_cast<double>(extent_hint(loop.extent));
     }
-    if (!plan_.dot_loop.empty()) plan.k /= static_cast<double>(kDot);
+    if (!plan_.dot_loop.empty()) plan.k /= plan_.dot;
     plan.columns = std::max(1.0, plan.columns / plan_.lanes);
     plan_.product = plan;
   }
@@ -611,7 +612,7 @@ int access_quality(const Kernel& kernel, const TargetDescription& target) {
   Kernel copy = kernel;
   split_loops(copy);
   merge_loops(copy);
-  if (const Loop* dot = find_dot_loop(copy, target)) copy.schedule.dot_loop = dot->variable.symbol_name();
+  find_dot_loop(copy, target);
   int lanes = lanes_of(copy, target);
   VectorChoice choice = choose_vector_loops(copy, lanes);
   // A product is worth a vector loop over its columns only: along k both operands stream.

@@ -30,15 +30,15 @@ struct NamedTarget {
   int vector_registers;
   bool fma;
   bool mask_registers;
-  bool dot_u8_i8 = false;
+  int dot = 0;
 };
 
 constexpr NamedTarget named_targets[] = {
 #ifdef CUVIL_HAS_X86
     {"x86-64-v2", "x86_64-unknown-linux-gnu", "x86-64-v2", x86_v2, 128, 16, false, false},
-    {"x86-64-v3", "x86_64-unknown-linux-gnu", "x86-64-v3", x86_v3, 256, 16, true, false},
-    {"x86-64-v4", "x86_64-unknown-linux-gnu", "x86-64-v4", x86_v4, 512, 32, true, true},
-    {"x86-64-v4-vnni", "x86_64-unknown-linux-gnu", "x86-64-v4", x86_v4_vnni, 512, 32, true, true, true},
+    {"x86-64-v3", "x86_64-unknown-linux-gnu", "x86-64-v3", x86_v3, 256, 16, true, false, 2},
+    {"x86-64-v4", "x86_64-unknown-linux-gnu", "x86-64-v4", x86_v4, 512, 32, true, true, 2},
+    {"x86-64-v4-vnni", "x86_64-unknown-linux-gnu", "x86-64-v4", x86_v4_vnni, 512, 32, true, true, 4},
 #endif
 #ifdef CUVIL_HAS_AARCH64
     {"aarch64", "aarch64-unknown-linux-gnu", "generic", "+neon,+fp-armv8", 128, 32, true, false},
@@ -58,7 +58,7 @@ TargetDescription describe(const NamedTarget& named) {
   target.vector_registers = named.vector_registers;
   target.fma = named.fma;
   target.mask_registers = named.mask_registers;
-  target.dot_u8_i8 = named.dot_u8_i8;
+  target.dot = named.dot;
   return target;
 }
 
@@ -133,10 +133,10 @@ TargetDescription host_target() {
         t.vector_bits = 512;
         t.vector_registers = 32;
         t.mask_registers = true;
-        t.dot_u8_i8 = has({"avx512vnni"});
+        t.dot = has({"avx512vnni"}) ? 4 : 2;
       } else if (has({"avx2", "fma"})) {
         t.vector_bits = 256;
-        t.dot_u8_i8 = has({"avxvnni"});
+        t.dot = has({"avxvnni"}) ? 4 : 2;
       } else if (!has({"sse4.1"})) {
         throw CompileError("this machine's processor (" + host_cpu() + ") is older than x86-64-v2");
       }

@@ -19,7 +19,8 @@ struct TargetDescription {
   int vector_registers = 16;     // architectural vector registers
   bool fma = false;              // a fused multiply-add is one instruction
   bool mask_registers = false;   // loads and stores take a mask for free
-  bool dot_u8_i8 = false;        // an instruction adds four products of u8 and i8 to each lane of i32
+  int dot = 0;                   // products that an instruction sums in each lane of i32: 4 of u8 and i8 (VNNI),
+                                 // 2 of i16, or 0
   int64_t l1_bytes = 32 << 10;   // data cache of one core
   int64_t l2_bytes = 512 << 10;  // of one core
   int64_t l3_bytes = 4 << 20;    // shared; 0 if there is none

@@ -42,7 +42,7 @@ void print_help(std::ostream& out) {
          "  --emit=WHAT          print graph (default), kernels, llvm or asm\n"
          "  --target=NAME        target of kernels, llvm and asm (default: this machine)\n"
          "  --channel-block=N    channels per block of assign-layouts (default 16)\n"
-         "  --dot=N              factors per lane of integer products, 4 or 0 (default 0)\n"
+         "  --dot=N              integer products per lane, 4 of bytes, 2 of i16, or 0 (default)\n"
          "  --strict             only forms as exact as the operators' definitions\n"
          "  --onnx               FILE is an ONNX model\n"
          "  --evaluate           print the outputs of a graph without inputs, by the reference evaluator\n"

@@ -122,11 +122,11 @@ class LayoutAssigner {
     }
   }
 
-  // A convolution of u8 with constant i8 (see narrow-products). Its input is stored in blocks, whose neighbouring
-  // channels one instruction multiplies.
+  // A convolution of narrow integers with constant ones (see narrow-products). Its input is stored in blocks, whose
+  // neighbouring channels one instruction multiplies.
   Value* convert_narrow_conv(const Node& node) {
     const Tensor* w = constant_of(node.operand(1)->producer->operand(0));
-    if (!w || w->dtype() != DType::i8 || w->num_elements() == 0 || node.integer("groups") != 1) return nullptr;
+    if (!w || !is_integer(w->dtype()) || w->num_elements() == 0 || node.integer("groups") != 1) return nullptr;
     const int64_t oc = w->shape()[0], bi = std::gcd(w->shape()[1], block_);
     if (bi % dot_ != 0 || oc * 2 < block_) return nullptr;
     Value* x = node.operand(0);

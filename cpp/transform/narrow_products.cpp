@@ -36,12 +36,13 @@ std::optional<Narrow> narrow_operand(Value* v) {
   return (t == DType::u8 || t == DType::i8) && in_range ? std::optional(n) : std::nullopt;
 }
 
-// The weights as i8, if they fit.
-std::optional<Tensor> as_i8(const Tensor& w) {
-  Tensor narrow(DType::i8, w.shape());
+// The weights as i8 or i16, if they are of that range; of two i16 products, not even the largest may overflow.
+std::optional<Tensor> narrow_weights(const Tensor& w, DType type) {
+  const int64_t low = type == DType::i8 ? -128 : -256, high = type == DType::i8 ? 127 : 256;
+  Tensor narrow(type, w.shape());
   for (int64_t i = 0; i < w.num_elements(); ++i) {
     const int64_t value = w.get_int(i);
-    if (value < -128 || value > 127) return std::nullopt;
+    if (value < low || value > high) return std::nullopt;
     narrow.set_int(i, value);
   }
   return narrow;
@@ -64,7 +65,16 @@ Tensor correction(const Node& product, const Tensor& w, int64_t zero) {
   return out;
 }
 
-Value* narrowed(Builder& b, const Node& product, const Narrow& a, const Tensor& w, Tensor narrow_w) {
+Value* product_of_words(Builder& b, const Node& product, const Narrow& a, Tensor narrow_w) {
+  Value* x = b.cast(a.x, DType::i32);
+  if (a.zero != 0) x = b.sub(x, b.scalar_int(DType::i32, a.zero));
+  x = b.cast(x, DType::i16);
+  if (a.border) x = b.pad(x, a.border->dims("low"), a.border->dims("high"), 0);
+  return b.node(product.op, {b.cast(x, DType::i32), b.cast(b.constant(std::move(narrow_w)), DType::i32)},
+                product.attributes);
+}
+
+Value* product_of_bytes(Builder& b, const Node& product, const Narrow& a, const Tensor& w, Tensor narrow_w) {
   Value* x = a.x;
   int64_t zero = a.zero;
   if (x->type.dtype == DType::i8) {  // u8 by a shift of both x and its zero
@@ -90,12 +100,14 @@ void narrow_products(Graph& graph, const TransformOptions& options) {
     const int64_t inner = node->op == Op::Conv ? w->shape()[1] : w->shape()[0];
     if (inner % options.dot != 0) continue;
     std::optional<Narrow> a = narrow_operand(node->operand(0));
-    std::optional<Tensor> narrow_w = a ? as_i8(*w) : std::nullopt;
+    const bool bytes = options.dot == 4;
+    std::optional<Tensor> narrow_w = a ? narrow_weights(*w, bytes ? DType::i8 : DType::i16) : std::nullopt;
     if (!narrow_w) continue;
     Builder b(graph);
     b.set_source(node->source);
     b.set_position(node);
-    graph.replace_all_uses(node->result.get(), narrowed(b, *node, *a, *w, std::move(*narrow_w)));
+    graph.replace_all_uses(node->result.get(), bytes ? product_of_bytes(b, *node, *a, *w, std::move(*narrow_w))
+                                                     : product_of_words(b, *node, *a, std::move(*narrow_w)));
   }
   graph.erase_dead_nodes();
 }

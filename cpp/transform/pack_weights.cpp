@@ -9,10 +9,12 @@ void pack_weights(Graph& graph, const TransformOptions& options) {
   for (const auto& node : graph.nodes()) nodes.push_back(node.get());
   for (Node* node : nodes) {
     if (node->op != Op::Matmul) continue;
-    // Weights of f32, or of i8 behind a cast (see narrow-products).
+    // Weights of f32, or narrow ones behind a cast (see narrow-products).
     const bool narrow = options.dot > 0 && is_op(node->operand(1), Op::Cast);
     const Tensor* w = constant_of(narrow ? node->operand(1)->producer->operand(0) : node->operand(1));
-    if (!w || w->rank() != 2 || w->dtype() != (narrow ? DType::i8 : DType::f32) || w->num_elements() == 0) continue;
+    if (!w || w->rank() != 2 || is_float(w->dtype()) == narrow || (!narrow && w->dtype() != DType::f32) ||
+        w->num_elements() == 0)
+      continue;
     if (narrow && w->shape()[0] % options.dot != 0) continue;
     Builder b(graph);
     b.set_source(node->source);

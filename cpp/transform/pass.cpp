@@ -13,7 +13,7 @@ const std::vector<Pass>& all_passes() {
       {"dce", "remove nodes whose results nobody needs", eliminate_dead_code},
       {"fold-batch-norm", "multiply constant factors per output channel into the weights before them", fold_batch_norm},
       {"integer-products", "compute products of dequantised operands on their integers", integer_products},
-      {"narrow-products", "compute integer products on u8 and i8 where the operands are", narrow_products},
+      {"narrow-products", "compute integer products on the narrow types that have instructions", narrow_products},
       {"assign-layouts", "put convolutional regions into channel blocks and pack their weights", assign_layouts},
       {"pack-weights", "pack constant right operands of products into panels of columns", pack_weights},
   };

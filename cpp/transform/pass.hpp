@@ -13,7 +13,7 @@ namespace cuvil {
 struct TransformOptions {
   /// Lanes of f32 in a vector register of the target: the channel block of convolutional regions. 0: no blocking.
   int64_t channel_block = 16;
-  /// Factors of integer products per lane and instruction, on u8 and i8: 4, or 0 for a target that has none.
+  /// Products that an instruction sums in each lane of i32: 4 of u8 and i8, 2 of i16, or 0 for a target without.
   int64_t dot = 0;
   /// Only forms whose errors and special values are those of the operators' definitions.
   bool strict = false;
