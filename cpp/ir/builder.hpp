@@ -68,7 +68,11 @@ class Builder {
   Value* window_reduce(ReduceFn fn, Value* x, std::vector<int64_t> window, std::vector<int64_t> strides,
                        std::vector<int64_t> dilations);
 
-  // Compositions shared by importers (ir/compositions.cpp)
+  // Compositions shared by importers (ir/compositions.cpp, ir/conv_transpose.cpp)
+  /// Transposed convolution of x, [n, c, s…], by a weight [c, oc/groups, k…]. On each axis the result's first `low`
+  /// elements are cut off, then it has `sizes` of them; beyond what the convolution reaches they are 0.
+  Value* conv_transpose(Value* x, Value* weight, const std::vector<int64_t>& strides, const std::vector<int64_t>& low,
+                        const std::vector<Dim>& sizes, const std::vector<int64_t>& dilations, int64_t groups);
   Value* relu(Value* x);
   /// log(1 + exp(x)) without overflow.
   Value* softplus(Value* x);

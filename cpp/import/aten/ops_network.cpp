@@ -18,12 +18,20 @@ std::vector<int64_t> both_sides(const std::vector<int64_t>& pads) {
 void convolution(Call& c) {
   Value* x = c.tensor(0);
   Value* w = c.tensor(1);
-  if (c.boolean(6, "transposed")) c.fail("transposed convolution is not supported yet");
   size_t spatial = w->type.shape.size() - 2;
   bool unbatched = x->type.shape.size() == spatial + 1;
   if (unbatched) x = c.b.unsqueeze(x, {0});
-  Value* y = c.b.conv(x, w, c.ints(3, "stride", spatial), both_sides(c.ints(4, "padding", spatial)),
-                      c.ints(5, "dilation", spatial), c.integer(8, "groups", 1));
+  const std::vector<int64_t> strides = c.ints(3, "stride", spatial), pads = c.ints(4, "padding", spatial),
+                             dilations = c.ints(5, "dilation", spatial);
+  const int64_t groups = c.integer(8, "groups", 1);
+  Value* y = nullptr;
+  if (c.boolean(6, "transposed")) {
+    Shape sizes = c.result_shape();
+    sizes.erase(sizes.begin(), sizes.end() - static_cast<long>(spatial));
+    y = c.b.conv_transpose(x, w, strides, pads, sizes, dilations, groups);
+  } else {
+    y = c.b.conv(x, w, strides, both_sides(pads), dilations, groups);
+  }
   if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, c.b.per_channel(bias, spatial + 2));
   c.set(unbatched ? c.b.squeeze(y, {0}) : y);
 }

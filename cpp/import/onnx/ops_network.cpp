@@ -27,6 +27,47 @@ void conv(Call& c) {
   c.set(y);
 }
 
+void conv_transpose(Call& c) {
+  Value* x = c.input(0);
+  Value* w = c.input(1);
+  if (x->type.rank() < 3 || w->type.rank() != x->type.rank())
+    c.fail("input and weight must have one rank of 3 or more");
+  const std::vector<int64_t> kernel = kernel_size(c, w);
+  const size_t spatial = kernel.size();
+  const int64_t groups = c.integer("group", 1);
+  c.require(groups >= 1 && x->type.shape[1].is_constant() && x->type.shape[1] == w->type.shape[0] &&
+                x->type.shape[1].value() % groups == 0,
+            "the weight's first size must be the input's channels, a multiple of group");
+  const std::vector<int64_t> strides = per_axis(c, "strides", spatial), dilations = per_axis(c, "dilations", spatial);
+  std::vector<int64_t> extra = c.ints("output_padding"), wanted = c.ints("output_shape"), pads = c.ints("pads");
+  if (extra.empty()) extra.assign(spatial, 0);
+  if (wanted.size() > spatial) wanted.erase(wanted.begin(), wanted.end() - static_cast<long>(spatial));
+  const std::string mode = c.text("auto_pad", "NOTSET");
+  const bool same = mode == "SAME_UPPER" || mode == "SAME_LOWER";
+  if (pads.empty() || mode == "VALID" || same) pads.assign(2 * spatial, 0);
+  c.require(extra.size() == spatial && pads.size() == 2 * spatial && (wanted.empty() || wanted.size() == spatial),
+            "output_padding, output_shape and pads must fit the number of spatial axes");
+  std::vector<int64_t> low(spatial);
+  std::vector<Dim> sizes(spatial);
+  for (size_t i = 0; i < spatial; ++i) {
+    const Dim& n = x->type.shape[i + 2];
+    const Dim full = (n - 1) * strides[i] + extra[i] + dilations[i] * (kernel[i] - 1) + 1;
+    if (wanted.empty() && !same) {
+      low[i] = pads[i];
+      sizes[i] = full - pads[i] - pads[spatial + i];
+      continue;
+    }
+    sizes[i] = wanted.empty() ? n * strides[i] : Dim(wanted[i]);
+    const Dim total = full - sizes[i];
+    c.require(total.is_constant(), "output_shape of an axis whose size varies is not supported");
+    const int64_t cut = std::max<int64_t>(0, total.value());
+    low[i] = mode == "SAME_UPPER" ? cut / 2 : cut - cut / 2;
+  }
+  Value* y = c.b.conv_transpose(x, w, strides, low, sizes, dilations, groups);
+  if (Value* bias = c.optional_input(2)) y = c.b.add(y, per_channel(c, bias, y));
+  c.set(y);
+}
+
 void gemm(Call& c) {
   Value* a = c.input(0);
   Value* b = c.input(1);
@@ -194,6 +235,7 @@ std::vector<Row> network_rows() {
       {"AveragePool", pool<true>},
       {"BatchNormalization", batch_normalization},
       {"Conv", conv},
+      {"ConvTranspose", conv_transpose},
       {"Gemm", gemm},
       {"GlobalAveragePool", global_average_pool},
       {"GlobalMaxPool", global_max_pool},

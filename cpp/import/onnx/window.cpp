@@ -4,9 +4,6 @@
 
 namespace cuvil::onnx {
 
-namespace {
-
-// One number per spatial axis, 1 where the attribute is missing, of a size that arithmetic on sizes can bear.
 std::vector<int64_t> per_axis(Call& c, const char* name, size_t spatial) {
   std::vector<int64_t> v = c.ints(name);
   if (v.empty()) v.assign(spatial, 1);
@@ -15,6 +12,8 @@ std::vector<int64_t> per_axis(Call& c, const char* name, size_t spatial) {
   if (!good) c.fail(std::string(name) + " must have one positive number per spatial axis");
   return v;
 }
+
+namespace {
 
 // What auto_pad adds to an axis.
 int64_t same_padding(Call& c, const Dim& size, int64_t window, int64_t stride, int64_t dilation) {

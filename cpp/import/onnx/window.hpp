@@ -11,6 +11,9 @@ struct Window {
   std::vector<int64_t> pads;  // {low…, high…}
 };
 
+/// An attribute with one positive number per spatial axis; ones where it is missing.
+std::vector<int64_t> per_axis(Call& c, const char* name, size_t spatial);
+
 /// From the node's strides, dilations, pads and auto_pad, checked.
 Window window_of(Call& c, const Value* x, std::vector<int64_t> size);
 
