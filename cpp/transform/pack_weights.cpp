@@ -1,3 +1,5 @@
+#include <map>
+
 #include "transform/pack.hpp"
 #include "transform/pass.hpp"
 
@@ -7,6 +9,8 @@ void pack_weights(Graph& graph, const TransformOptions& options) {
   if (options.channel_block <= 1) return;
   std::vector<Node*> nodes;
   for (const auto& node : graph.nodes()) nodes.push_back(node.get());
+  // A weight of several products (the steps of a recurrent network) is packed once.
+  std::map<std::pair<const Value*, int64_t>, Value*> known;
   for (Node* node : nodes) {
     if (node->op != Op::Matmul) continue;
     // Weights of f32, or narrow ones behind a cast (see narrow-products).
@@ -21,8 +25,9 @@ void pack_weights(Graph& graph, const TransformOptions& options) {
     b.set_position(node);
     Dim rows = floor_div(node->type().num_elements(), w->shape()[1]);
     int64_t nr = panel_columns(w->shape()[1], options.channel_block, rows == Dim(1));
-    Value* packed = pack_matrix(b, *w, nr, narrow ? options.dot : 1);
-    node->operands[1] = b.cast(packed, node->type().dtype);
+    Value*& packed = known[{node->operand(1), nr}];
+    if (!packed) packed = b.cast(pack_matrix(b, *w, nr, narrow ? options.dot : 1), node->type().dtype);
+    node->operands[1] = packed;
   }
 }
 

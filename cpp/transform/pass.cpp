@@ -27,10 +27,12 @@ const Pass* find_pass(std::string_view name) {
 }
 
 void run_pipeline(Graph& graph, const TransformOptions& options, const PassObserver& observer) {
-  // Constants are folded before layouts: the packed form of a weight must not be unpacked again.
+  // Equal nodes are merged before constants are folded, lest each gets a copy of its own. Constants are folded before
+  // layouts: the packed form of a weight must not be unpacked again.
   static constexpr std::string_view order[] = {
       "dce",
       "canonicalize",
+      "cse",
       "integer-products",
       "fold-constants",
       "cse",
