@@ -60,6 +60,13 @@ bool KernelEmitter::dim_is_vector(const Dim& d) {
   return false;
 }
 
+bool KernelEmitter::has_vector_indirect(const Dim& d) {
+  for (const Dim& s : d.symbols()) {
+    if (s.symbol_name()[0] == '@' && dim_is_vector(s)) return true;
+  }
+  return false;
+}
+
 llvm::Value* KernelEmitter::scalar_dim(const Dim& d, const Point& point) {
   return scalar_dim_in_scope(at_point(d, point), point);
 }
@@ -222,15 +229,19 @@ KernelEmitter::Typed KernelEmitter::indirect_value(const std::string& symbol, co
       example =
           b_.CreateIntMaxReduce(b_.CreateSelect(live, v, splat(b_.getInt64(static_cast<uint64_t>(INT64_MIN)))), true);
     }
-    // The record is {flag, value, size, 0}; a second one after it takes what is not to be kept.
-    Value* record = b_.CreateSelect(any, error_, b_.CreateConstGEP1_64(b_.getInt64Ty(), error_, 4));
-    b_.CreateStore(b_.getInt64(1), record);
-    b_.CreateStore(example, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 1));
-    b_.CreateStore(size, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 2));
+    record_error(any, example, size);
     return {b_.CreateSelect(bad, zero, wrapped), raw.is_vector};
   });
   scopes_[scope].values[key] = result;
   return result;
+}
+
+void KernelEmitter::record_error(Value* is_error, Value* index, Value* size) {
+  // The record is {flag, value, size, 0}; a second one after it takes what is not to be kept.
+  Value* record = b_.CreateSelect(is_error, error_, b_.CreateConstGEP1_64(b_.getInt64Ty(), error_, 4));
+  b_.CreateStore(b_.getInt64(1), record);
+  b_.CreateStore(index, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 1));
+  b_.CreateStore(size, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 2));
 }
 
 llvm::Value* KernelEmitter::address(Value* base, const Dim& offset, DType dtype, const Point& point) {

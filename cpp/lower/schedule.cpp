@@ -25,19 +25,23 @@ struct Accesses {
   }
 };
 
+// The indices that the offset takes from memory may move with the variable too, anywhere.
+Walk walk_of(const Dim& index, const Kernel& kernel, const Dim& variable) {
+  for (const Indirect& i : kernel.indirects) {
+    if (!index.contains(Dim::symbol(i.symbol, 0))) continue;
+    bool moves = false;
+    visit(i.value, [&](const Expr& x) {
+      if (x.kind == Expr::Kind::Load || x.kind == Expr::Kind::Index)
+        moves |= walk_of(x.index, kernel, variable) != Walk::Uniform;
+    });
+    if (moves) return Walk::Scattered;
+  }
+  return walk_of(index, variable);
+}
+
 void add_loads(const ExprPtr& e, const Kernel& kernel, const Dim& variable, Accesses& out) {
   visit(e, [&](const Expr& x) {
-    if (x.kind != Expr::Kind::Load && x.kind != Expr::Kind::Index) return;
-    Walk w = walk_of(x.index, variable);
-    if (x.kind == Expr::Kind::Index) return;
-    for (const Indirect& i : kernel.indirects) {
-      Dim symbol = Dim::symbol(i.symbol, 0);
-      if (!x.index.contains(symbol)) continue;
-      Accesses inner;
-      add_loads(i.value, kernel, variable, inner);
-      if (inner.contiguous + inner.scattered > 0) w = Walk::Scattered;
-    }
-    out.add(w);
+    if (x.kind == Expr::Kind::Load) out.add(walk_of(x.index, kernel, variable));
   });
 }
 
@@ -45,7 +49,7 @@ Accesses phase_accesses(const Kernel& kernel, const Phase& phase, const Dim& var
   Accesses a;
   for (int id : phase.reductions) add_loads(kernel.reductions[static_cast<size_t>(id)].value, kernel, variable, a);
   for (const StoreDef& store : phase.stores) {
-    a.add(walk_of(store.offset, variable));
+    a.add(walk_of(store.offset, kernel, variable));
     add_loads(store.value, kernel, variable, a);
   }
   return a;
@@ -54,6 +58,7 @@ Accesses phase_accesses(const Kernel& kernel, const Phase& phase, const Dim& var
 // The store's address must move with an outer vector loop, else lanes would overwrite each other.
 bool stores_move(const Kernel& kernel, const Dim& variable) {
   for (const Phase& phase : kernel.phases) {
+    if (phase.sort) return false;
     for (const StoreDef& store : phase.stores) {
       if (walk_of(store.offset, variable) == Walk::Uniform) return false;
     }
@@ -105,6 +110,7 @@ VectorChoice best_rows(const Kernel& kernel, int lanes) {
   choice.quality = 2;
   choice.extent = 0;
   for (const Phase& phase : kernel.phases) {
+    if (phase.ordered) continue;
     const Loop* best = nullptr;
     int best_quality = 0;
     for (const Loop& loop : phase.loops) {
@@ -516,6 +522,7 @@ class Scheduler {
       };
       for (int id : phase.reductions) count(kernel_.reductions[static_cast<size_t>(id)].value);
       for (const StoreDef& store : phase.stores) count(store.value);
+      if (phase.sort) per_point += 10 * static_cast<double>(extent_hint(phase.sort->size));
       operations += points * per_point;
     }
     for (size_t i = 0; i < kernel_.outer.size(); ++i) {
