@@ -22,37 +22,35 @@ enum class OpKind : uint8_t {
 // meaning
 //
 // Attribute types: int, float, string, bool, ints, dims, dtype, fn, tensor, dim.
-#define CUVIL_OPS(X)                                                                                                          \
-  X(Constant, "constant", Leaf, 0, 0, "value:tensor", "a tensor known at compile time")                                       \
-  X(DimValue, "dim_value", Leaf, 0, 0, "value:dim", "a size as a rank-0 i64 tensor")                                          \
-  X(Iota, "iota", Leaf, 0, 0, "shape:dims axis:int dtype:dtype", "index along axis")                                          \
-  X(Pointwise, "pointwise", Pointwise, 1, 3, "fn:fn", "scalar function of the operands, which broadcast as in NumPy")         \
-  X(Cast, "cast", Pointwise, 1, 1, "dtype:dtype", "conversion; float to int truncates, to bool is != 0")                      \
-  X(Reshape, "reshape", Index, 1, 1, "shape:dims", "same elements in row-major order under another shape")                    \
-  X(Transpose, "transpose", Index, 1, 1, "perm:ints", "out.shape[i] = in.shape[perm[i]]")                                     \
-  X(Broadcast, "broadcast", Index, 1, 1, "shape:dims", "NumPy broadcast to shape (right-aligned)")                            \
-  X(Slice, "slice", Index, 1, 1, "starts:dims limits:dims steps:ints",                                                        \
-    "per axis start, start+step, … before limit; step < 0 walks down from start to after limit (limit -1 = through "        \
-    "0)")                                                                                                                     \
-  X(Pad, "pad", Index, 1, 1, "low:dims high:dims value:float", "constant border; negative sizes are not allowed")             \
-  X(Concat, "concat", Index, 1, -1, "axis:int", "joins along axis")                                                           \
-  X(Gather, "gather", Index, 2, 2, "axis:int", "out[a…, i…, b…] = in[a…, index[i…], b…]; negative indices wrap")              \
-  X(GatherElements, "gather_elements", Index, 2, 2, "axis:int", "out[i] = in[i with i[axis] = index[i]]")                     \
-  X(Reduce, "reduce", Reduce, 1, 1, "fn:reduce axes:ints keepdims:bool",                                                      \
-    "folds axes (sorted, unique); argmax/argmin take the first hit and one axis, and give i64")                               \
-  X(Scan, "scan", Other, 1, 1, "fn:reduce axis:int exclusive:bool reverse:bool", "running sum or product")                    \
-  X(Scatter, "scatter", Other, 3, 3, "axis:int fn:reduce?",                                                                   \
-    "in with out[a…, index[i…], b…] = update[a…, i…, b…], or fn of both; in the order of i, so that the last of " \
-    "equal "                                                                                                                  \
-    "indices wins; negative indices wrap")                                                                                    \
-  X(ScatterElements, "scatter_elements", Other, 3, 3, "axis:int fn:reduce?",                                                  \
-    "in with out[i with i[axis] = index[i]] = update[i], or fn of both, in the order of i; update may be smaller")            \
-  X(SortIndices, "sort_indices", Other, 1, 1, "axis:int count:dim descending:bool",                                           \
-    "i64 positions along axis of the first count elements in sorted order; stable; NaN counts as the largest, -0 = 0")        \
-  X(Matmul, "matmul", Contract, 2, 2, "", "[…, m, k] × […, k, n]; batch axes broadcast; both of rank ≥ 2")                    \
-  X(Conv, "conv", Contract, 2, 2, "strides:ints dilations:ints groups:int",                                                   \
-    "valid convolution [n, c, s…] ∗ [oc, c/groups, k…] of any spatial rank; padding is a separate op")                        \
-  X(WindowReduce, "window_reduce", Reduce, 1, 1, "fn:reduce window:ints strides:ints dilations:ints",                         \
+#define CUVIL_OPS(X)                                                                                                   \
+  X(Constant, "constant", Leaf, 0, 0, "value:tensor", "a tensor known at compile time")                                \
+  X(DimValue, "dim_value", Leaf, 0, 0, "value:dim", "a size as a rank-0 i64 tensor")                                   \
+  X(Iota, "iota", Leaf, 0, 0, "shape:dims axis:int dtype:dtype", "index along axis")                                   \
+  X(Pointwise, "pointwise", Pointwise, 1, 3, "fn:fn", "scalar function of the operands, which broadcast as in NumPy")  \
+  X(Cast, "cast", Pointwise, 1, 1, "dtype:dtype", "conversion; float to int truncates, to bool is != 0")               \
+  X(Reshape, "reshape", Index, 1, 1, "shape:dims", "same elements in row-major order under another shape")             \
+  X(Transpose, "transpose", Index, 1, 1, "perm:ints", "out.shape[i] = in.shape[perm[i]]")                              \
+  X(Broadcast, "broadcast", Index, 1, 1, "shape:dims", "NumPy broadcast to shape (right-aligned)")                     \
+  X(Slice, "slice", Index, 1, 1, "starts:dims limits:dims steps:ints",                                                 \
+    "per axis start, start+step, … before limit; step < 0 walks down from start to after limit (limit -1 = through " \
+    "0)")                                                                                                              \
+  X(Pad, "pad", Index, 1, 1, "low:dims high:dims value:float", "constant border; negative sizes are not allowed")      \
+  X(Concat, "concat", Index, 1, -1, "axis:int", "joins along axis")                                                    \
+  X(Gather, "gather", Index, 2, 2, "axis:int", "out[a…, i…, b…] = in[a…, index[i…], b…]; negative indices wrap")       \
+  X(GatherElements, "gather_elements", Index, 2, 2, "axis:int", "out[i] = in[i with i[axis] = index[i]]")              \
+  X(Reduce, "reduce", Reduce, 1, 1, "fn:reduce axes:ints keepdims:bool",                                               \
+    "folds axes (sorted, unique); argmax/argmin take the first hit and one axis, and give i64")                        \
+  X(Scan, "scan", Other, 1, 1, "fn:reduce axis:int exclusive:bool reverse:bool", "running sum or product")             \
+  X(Scatter, "scatter", Other, 3, 3, "axis:int fn:reduce?",                                                            \
+    "in with out[a…, index[i…], b…] = update[a…, i…, b…], or fn of both; equal indices in the order of i")             \
+  X(ScatterElements, "scatter_elements", Other, 3, 3, "axis:int fn:reduce?",                                           \
+    "in with out[i with i[axis] = index[i]] = update[i], or fn of both; equal indices in the order of i")              \
+  X(SortIndices, "sort_indices", Other, 1, 1, "axis:int count:dim descending:bool",                                    \
+    "i64 positions of the first count elements in sorted order; stable; NaN counts as the largest")                    \
+  X(Matmul, "matmul", Contract, 2, 2, "", "[…, m, k] × […, k, n]; batch axes broadcast; both of rank ≥ 2")             \
+  X(Conv, "conv", Contract, 2, 2, "strides:ints dilations:ints groups:int",                                            \
+    "valid convolution [n, c, s…] ∗ [oc, c/groups, k…] of any spatial rank; padding is a separate op")                 \
+  X(WindowReduce, "window_reduce", Reduce, 1, 1, "fn:reduce window:ints strides:ints dilations:ints",                  \
     "folds windows of the trailing axes, without padding")
 
 enum class Op : uint8_t {

@@ -253,3 +253,15 @@ def test_more_asked_for_than_there_is() -> None:
     assert np.asarray(function.run(np.arange(9, dtype=np.float32))).tolist() == [0, 1, 2, 3]
     with pytest.raises(cuvil.InputError, match="index 3 lies outside an axis of size 2"):
         function.run(np.zeros(2, np.float32))
+
+
+def test_large_enough_for_several_threads() -> None:
+    x = keys((64, 3000), "f32")
+    text = graph("sort_indices(%x0) {axis=1, count=3000, descending=true}", type_of(x))
+    np.testing.assert_array_equal(run(text, x), order_of(x, 1, True))
+    data, updates = random((50, 4096), "f32"), random((200, 4096), "f32", 1)
+    index = np.random.default_rng(2).integers(-50, 50, (200, 4096))
+    text = graph("scatter_elements(%x0, %x1, %x2) {axis=0, fn=sum}", *map(type_of, (data, index, updates)))
+    wanted = data.copy()
+    np.add.at(wanted, (index, np.arange(4096)), updates)
+    np.testing.assert_array_equal(run(text, data, index, updates), wanted)
