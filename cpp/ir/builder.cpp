@@ -156,6 +156,11 @@ Value* Builder::sort_indices(Value* x, int axis, Dim count, bool descending) {
       {{"axis", wrap_axis(axis, x->type.shape.size())}, {"count", std::move(count)}, {"descending", descending}});
 }
 
+Builder::Sorted Builder::sort(Value* x, int axis, const Dim& count, bool descending) {
+  Value* indices = sort_indices(x, axis, count, descending);
+  return {gather_elements(x, indices, axis), indices};
+}
+
 Value* Builder::squeeze(Value* x, std::vector<int64_t> axes) {
   axes = wrap_axes(std::move(axes), x->type.shape.size());
   Shape shape;

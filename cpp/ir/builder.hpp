@@ -76,6 +76,11 @@ class Builder {
   Value* scatter_elements(Value* x, Value* index, Value* updates, int axis, std::optional<ReduceFn> fn = std::nullopt);
   /// Positions of the first `count` elements in sorted order.
   Value* sort_indices(Value* x, int axis, Dim count, bool descending);
+  struct Sorted {
+    Value *values, *indices;
+  };
+  /// The first `count` elements in sorted order, and where they were.
+  Sorted sort(Value* x, int axis, const Dim& count, bool descending);
 
   // Compositions shared by importers (ir/compositions.cpp)
   Value* relu(Value* x);

@@ -209,13 +209,24 @@ Value* Builder::attention(Value* q, Value* k, Value* v, Value* mask, bool causal
   return matmul(softmax(scores, -1, false), v);
 }
 
+namespace {
+
+// Positions that are all of an axis of this size, in order.
+bool covers(const Value* part, const Dim& size) {
+  if (!is_op(part, Op::Iota) || part->type.dtype != DType::i64) return false;
+  return part->type.shape[static_cast<size_t>(part->producer->integer("axis"))] == size;
+}
+
+}  // namespace
+
 Value* Builder::joint_index(const Shape& shape, size_t first, const std::vector<Value*>& parts) {
   CUVIL_CHECK(!parts.empty() && first + parts.size() <= shape.size(), "positions on axes that do not exist");
   Value* joint = nullptr;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Dim& size = shape[first + i];
-    // Gathering from the positions themselves checks and wraps them.
-    Value* at = parts.size() == 1 ? parts[0] : gather(iota({size}, 0, DType::i64), parts[i], 0);
+    // Whoever uses a single part checks it. Among several, gathering from all positions checks and wraps each.
+    Value* at =
+        parts.size() == 1 || covers(parts[i], size) ? parts[i] : gather(iota({size}, 0, DType::i64), parts[i], 0);
     joint = joint ? add(mul(joint, dim_value(size)), at) : at;
   }
   return joint;

@@ -84,6 +84,7 @@ struct Row {
 std::vector<Row> pointwise_rows();
 std::vector<Row> shape_rows();
 std::vector<Row> reduction_rows();
+std::vector<Row> order_rows();
 std::vector<Row> network_rows();
 
 /// Replaces small results that depend on constants only, so that whoever needs their values finds constants.
