@@ -252,6 +252,29 @@ def test_histogram() -> None:
     check(lambda x: torch.histc(x, 4, 0, 4), torch.tensor([0.0, 1, 4, 4.5, -1, NAN, 3.999]))
 
 
+@pytest.mark.parametrize("size", [0, 1, 7, 64, 65, 300])
+def test_search(size: int) -> None:
+    table = torch.sort(whole(3, size) * 0.5)[0]
+    values = torch.cat([whole(3, 40, seed=1) * 0.25, torch.tensor([[NAN, float("inf"), -float("inf")]] * 3)], 1)
+    order = torch.argsort(whole(3, size, seed=2))
+    for right in (False, True):
+        check(lambda t, v, r=right: torch.searchsorted(t, v, right=r), table, values)
+        check(lambda t, v, r=right: torch.searchsorted(t, v, out_int32=r, side="right" if r else "left"), table, values)
+        check(
+            lambda t, v, o, r=right: torch.searchsorted(t, v, right=r, sorter=o), whole(3, size, seed=2), values, order
+        )
+        check(lambda t, v, r=right: torch.bucketize(v, t, right=r), table[0], values)
+    check(lambda t: torch.searchsorted(t, 1), table[0].long())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
+def test_running_extremum(dtype) -> None:
+    for x in (keys(4, 19, 3, dtype=dtype), whole(4, 19, 3, seed=5, dtype=dtype), whole(dtype=dtype)):
+        for dim in range(x.dim()):
+            check(lambda x, d=dim: tuple(torch.cummax(x, d)), x)
+            check(lambda x, d=dim: tuple(torch.cummin(x, d)), x)
+
+
 def test_dynamic_sizes() -> None:
     def function(x, index, source):
         y = torch.scatter_add(x, 0, index, source)

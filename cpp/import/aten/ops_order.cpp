@@ -171,6 +171,88 @@ void histogram(Call& c) {
   c.set(c.b.cast(c.b.slice_axis(counts, 0, 0, bins), t));
 }
 
+// How many elements of each row of `sorted` come before the value: those below it, or (right) not above it. A NaN comes
+// after every number.
+Value* positions_in(Call& c, Value* sorted, Value* values, bool right) {
+  const int axis = static_cast<int>(sorted->type.rank()) - 1;
+  const Dim n = sorted->type.shape.back();
+  auto comes_before = [&](Value* element, Value* value) {
+    Value* before = c.b.binary(right ? Fn::Le : Fn::Lt, element, value);
+    return is_float(value->type.dtype) ? c.b.binary(Fn::Or, before, c.b.unary(Fn::IsNan, value)) : before;
+  };
+  constexpr int64_t kMostCounted = 64;
+  if (!n.is_constant() || n.value() <= kMostCounted) {
+    Value* before = comes_before(c.b.unsqueeze(sorted, {axis}), c.b.unsqueeze(values, {axis + 1}));
+    return c.b.reduce(ReduceFn::Sum, c.b.cast(before, DType::i64), {axis + 1}, false);
+  }
+  // By halving, in as many steps as the size has bits.
+  auto number = [&](int64_t v) { return c.b.scalar_int(DType::i64, v); };
+  Value* found = c.b.full(values->type.shape, DType::i64, 0);
+  int64_t step = 1;
+  while (step * 2 <= n.value()) step *= 2;
+  for (; step > 0; step /= 2) {
+    Value* last = c.b.add(found, number(step - 1));
+    Value* inside = c.b.binary(Fn::Lt, last, number(n.value()));
+    Value* element = c.b.gather_elements(sorted, c.b.binary(Fn::Min, last, number(n.value() - 1)), axis);
+    Value* more = c.b.binary(Fn::And, inside, comes_before(element, values));
+    found = c.b.select(more, c.b.add(found, number(step)), found);
+  }
+  return found;
+}
+
+void set_positions(Call& c, Value* sorted, Value* values, bool right) {
+  const DType t = promote(sorted->type.dtype, values->type.dtype);
+  const Shape shape = values->type.shape;
+  sorted = c.b.cast(sorted, t);
+  values = c.b.cast(values, t);
+  if (sorted->type.rank() <= 1) values = c.b.reshape(values, {values->type.num_elements()});
+  c.set(c.b.reshape(positions_in(c, sorted, values, right), shape));
+}
+
+void search_sorted(Call& c) {
+  Value* sorted = c.tensor(0);
+  if (Value* order = c.optional_tensor(99, "sorter"))
+    sorted = c.b.gather_elements(sorted, order, static_cast<int>(sorted->type.rank()) - 1);
+  Value* values = c.is_tensor(1) ? c.tensor(1) : c.operand(1, sorted->type.dtype);
+  set_positions(c, sorted, values, c.boolean(99, "right") || c.text(99, "side", "left") == "right");
+}
+void bucketize(Call& c) {
+  Value* sorted = c.tensor(1, "boundaries");
+  Value* values = c.is_tensor(0) ? c.tensor(0) : c.operand(0, sorted->type.dtype);
+  set_positions(c, sorted, values, c.boolean(99, "right"));
+}
+
+// Running extremum, and where it was last met. Like every scan, a fold over all elements up to each.
+template <ReduceFn fn>
+void running_extremum(Call& c) {
+  Value* x = c.tensor(0);
+  int axis = c.axis(1, "dim", x);
+  if (x->type.rank() == 0) {
+    set_scalar(c, x);
+    return;
+  }
+  const Dim n = x->type.shape[static_cast<size_t>(axis)];
+  const DType t = x->type.dtype;
+  const bool as_number = t == DType::boolean;
+  if (as_number) x = c.b.cast(x, DType::u8);
+  Shape here(x->type.shape.size() + 1, Dim(1)), there = here;
+  here[static_cast<size_t>(axis)] = n;
+  there[static_cast<size_t>(axis) + 1] = n;
+  Value* position = c.b.iota(there, axis + 1, DType::i64);
+  Value* reached = c.b.binary(Fn::Le, position, c.b.iota(here, axis, DType::i64));
+  // What has not been reached counts as the first element, which always has.
+  Value* first = c.b.unsqueeze(c.b.slice_axis(x, axis, 0, 1), {axis});
+  Value* other = c.b.unsqueeze(x, {axis});
+  Value* values = c.b.reduce(fn, c.b.select(reached, other, first), {axis + 1}, false);
+  Value* each = c.b.unsqueeze(values, {axis + 1});
+  Value* equal = c.b.binary(Fn::Eq, other, each);
+  if (is_float(x->type.dtype))
+    equal = c.b.binary(Fn::Or, equal, c.b.binary(Fn::And, c.b.unary(Fn::IsNan, other), c.b.unary(Fn::IsNan, each)));
+  Value* met = c.b.select(c.b.binary(Fn::And, reached, equal), position, c.b.scalar_int(DType::i64, 0));
+  c.set(as_number ? c.b.cast(values, t) : values);
+  c.set(c.b.reduce(ReduceFn::Max, met, {axis + 1}, false));
+}
+
 }  // namespace
 
 std::vector<Row> order_rows() {
@@ -187,6 +269,12 @@ std::vector<Row> order_rows() {
       {"aten.nanmedian.dim", median_along<true>},
       {"aten.mode.default", mode},
       {"aten.histc.default", histogram},
+      {"aten.searchsorted.Tensor", search_sorted},
+      {"aten.searchsorted.Scalar", search_sorted},
+      {"aten.bucketize.Tensor", bucketize},
+      {"aten.bucketize.Scalar", bucketize},
+      {"aten.cummax.default", running_extremum<ReduceFn::Max>},
+      {"aten.cummin.default", running_extremum<ReduceFn::Min>},
   };
 }
 

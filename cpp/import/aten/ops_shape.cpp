@@ -178,12 +178,18 @@ void constant_pad(Call& c) {
 
 void index_select(Call& c) {
   Value* x = c.tensor(0);
-  c.set(c.b.gather(x, c.tensor(2), c.axis(1, "dim", x)));
+  if (x->type.rank() == 0) x = c.b.reshape(x, {1});
+  c.set(c.b.reshape(c.b.gather(x, c.tensor(2), c.axis(1, "dim", x)), c.result_shape()));
 }
 
 void gather(Call& c) {
   Value* x = c.tensor(0);
   Value* index = c.tensor(2);
+  if (index->type.num_elements() == Dim(0)) {
+    // PyTorch lets it have any rank.
+    c.set(c.b.full(index->type.shape, x->type.dtype, 0));
+    return;
+  }
   if (x->type.rank() == 0) {
     c.set(c.b.reshape(x, index->type.shape));
     return;
