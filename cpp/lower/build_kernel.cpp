@@ -390,8 +390,20 @@ class KernelBuilder {
     kernel_.contraction = true;
   }
 
-  static bool depends_on(const Indices& indices, const Dim& variable) {
-    return std::any_of(indices.begin(), indices.end(), [&](const Dim& d) { return d.contains(variable); });
+  // Also through indices that are read from memory.
+  bool depends_on(const Indices& indices, const Dim& variable) const {
+    return std::any_of(indices.begin(), indices.end(), [&](const Dim& d) { return depends_on(d, variable); });
+  }
+  bool depends_on(const Dim& d, const Dim& variable) const {
+    if (d.contains(variable)) return true;
+    return std::any_of(kernel_.indirects.begin(), kernel_.indirects.end(), [&](const Indirect& i) {
+      if (!d.contains(Dim::symbol(i.symbol, 0))) return false;
+      bool found = false;
+      visit(i.value, [&](const Expr& e) {
+        if (e.kind == Expr::Kind::Load || e.kind == Expr::Kind::Index) found |= depends_on(e.index, variable);
+      });
+      return found;
+    });
   }
 
   // Sorts loops and reductions into outer loops and phases.

@@ -314,6 +314,8 @@ class Fuser {
     bool anchored = anchors(*seed) && seed->op != Op::Reduce;
     int quality = access_quality(built.kernel, target_);
     for (const Node* next = post_.of(seed); next; next = post_.of(next)) {
+      // A border or concatenation whose place is fixed takes its parts one by one.
+      if (storage_.count(next->result.get())) break;
       if (done_.count(next) || info(next->op).kind == OpKind::Contract || next->op == Op::WindowReduce ||
           next->op == Op::Scan || stands_alone(*next) || (next->op == Op::Concat && !is_stack(*next)) ||
           (anchored && next->op == Op::Reduce)) {
