@@ -151,6 +151,7 @@ class Fuser {
     if (auto it = users_.find(v); it != users_.end()) {
       for (const Node* user : it->second) {
         if (storage_.count(user->result.get()) && user->op == Op::Pad) continue;
+        if (done_.count(user)) continue;
         if (user->op == Op::Pad && feeds_anchor(user->result.get())) {
           Storage outer = place(user->result.get());
           storage_[user->result.get()] = outer;
@@ -231,6 +232,7 @@ class Fuser {
     const Value* joined = node.result.get();
     if (!storage_.count(joined)) storage_[joined] = place(joined);
     unfinished_.erase(joined);
+    done_.insert(&node);
     Storage part = storage_[joined];
     auto axis = static_cast<size_t>(node.integer("axis"));
     for (const Value* operand : node.operands) {
