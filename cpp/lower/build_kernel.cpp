@@ -228,6 +228,8 @@ class KernelBuilder {
   }
 
   static Indices reshape_indices(const Indices& indices, const Shape& from, const Shape& to) {
+    // Nothing has an index in an empty tensor.
+    if (std::count(to.begin(), to.end(), Dim(0)) > 0) return Indices(to.size(), Dim(0));
     // Leading and trailing axes that agree keep their indices.
     size_t head = 0, tail = 0;
     while (head < from.size() && head < to.size() && from[head] == to[head]) ++head;
