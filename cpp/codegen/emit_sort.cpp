@@ -266,7 +266,7 @@ void KernelEmitter::emit_sort(const SortDef& sort) {
   sorter.count = scalar_dim(sort.count, origin);
   if (!provably_le(sort.count, sort.size)) {
     Value* last = b_.CreateSub(sorter.count, b_.getInt64(1));
-    record_error(b_.CreateICmpSGT(sorter.count, sorter.size), last, sorter.size);
+    record_error(b_.CreateICmpSGT(sorter.count, sorter.size), last, sorter.size, true);
   }
   // The same answers as those that size the scratch, wherever they can be given before the kernel runs.
   if (provably_le(sort.size, SortDef::kMostInserted) || provably_le(sort.count, SortDef::kMostSelected)) {

@@ -125,8 +125,9 @@ class KernelEmitter {
   bool has_vector_indirect(const Dim& d);
   const Indirect& indirect(const std::string& symbol) const;
   Typed indirect_value(const std::string& symbol, const Point& point);
-  /// Keeps an index outside its axis for the caller, if it is one.
-  void record_error(Value* is_error, Value* index, Value* size);
+  /// Keeps an index outside its axis for the caller, if it is one. Code that is placed in an outer scope may not
+  /// branch.
+  void record_error(Value* is_error, Value* index, Value* size, bool may_branch);
   Value* address(Value* base, const Dim& offset, DType dtype, const Point& point);
   Value* address_here(Value* base, const Dim& d, DType dtype, const Point& point);
 

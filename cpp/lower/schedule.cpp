@@ -189,6 +189,7 @@ class Scheduler {
     plan_.lanes = lanes_of(kernel_, target_);
     VectorChoice choice = plan_.lanes > 1 ? choose_vector_loops(kernel_, plan_.lanes) : VectorChoice{};
     if (choice.quality == 1 && choice.extent < plan_.lanes) choice = {};
+    if (choice.quality < 2 && move_columns_inside()) choice = {};
     plan_.vector_loops = choice.loops;
     if (choice.loops.empty()) plan_.lanes = 1;
     unroll_selectors();
@@ -214,6 +215,31 @@ class Scheduler {
   }
 
  private:
+  // Stores whose lanes would lie apart are better made one by one, in the order of memory: columns inside the steps
+  // that must keep their order. Whether there are such steps.
+  bool move_columns_inside() {
+    // Wide enough for stores to have arrived before a load a row (often 4 KiB) further on would wait for them.
+    constexpr int64_t block = 256;
+    if (kernel_.phases.size() != 1 || !kernel_.phases[0].ordered) return false;
+    Phase& phase = kernel_.phases[0];
+    for (size_t i = 0; i < kernel_.outer.size() && !phase.loops.empty(); ++i) {
+      const Loop columns = kernel_.outer[i];
+      if (columns.limit || walk_of(phase.stores[0].offset, columns.variable) != Walk::Contiguous) continue;
+      const std::string& name = columns.variable.symbol_name();
+      const Dim blocks = ceil_div(columns.extent, block);
+      Loop outer{Dim::loop_variable(name + "o", blocks), blocks, {}},
+          inner{Dim::loop_variable(name + "i", block), block, {}};
+      if (!exact_div(columns.extent, block)) inner.limit = columns.extent - outer.variable * block;
+      std::map<std::string, Dim> map{{name, outer.variable * block + inner.variable}};
+      kernel_.outer[i] = outer;
+      phase.loops.push_back(inner);
+      rewrite_dims(kernel_, [&](const Dim& d) { return d.substitute(map); });
+      std::erase_if(kernel_.outer, [](const Loop& l) { return l.extent == Dim(1); });
+      break;
+    }
+    return true;
+  }
+
   // Small loops that choose between the parts of a stack run unrolled, so that each step is its part alone.
   void unroll_selectors() {
     constexpr int64_t most = 64;
