@@ -60,6 +60,13 @@ bool KernelEmitter::dim_is_vector(const Dim& d) {
   return false;
 }
 
+bool KernelEmitter::has_vector_indirect(const Dim& d) {
+  for (const Dim& s : d.symbols()) {
+    if (s.symbol_name()[0] == '@' && dim_is_vector(s)) return true;
+  }
+  return false;
+}
+
 llvm::Value* KernelEmitter::scalar_dim(const Dim& d, const Point& point) {
   return scalar_dim_in_scope(at_point(d, point), point);
 }
@@ -191,8 +198,8 @@ const Indirect& KernelEmitter::indirect(const std::string& symbol) const {
   throw InternalError("no indirect index " + symbol);
 }
 
-// The checked index that `symbol` stands for. An index outside its axis is recorded (branch-free, so that the check can
-// leave loops with the load it belongs to) and replaced by 0.
+// The checked index that `symbol` stands for. An index outside its axis is recorded (branch-free where the check leaves
+// loops with the load it belongs to) and replaced by 0.
 KernelEmitter::Typed KernelEmitter::indirect_value(const std::string& symbol, const Point& point) {
   const Indirect& i = indirect(symbol);
   size_t scope = guards_.empty() ? scope_of(*i.value) : scopes_.size() - 1;
@@ -222,15 +229,32 @@ KernelEmitter::Typed KernelEmitter::indirect_value(const std::string& symbol, co
       example =
           b_.CreateIntMaxReduce(b_.CreateSelect(live, v, splat(b_.getInt64(static_cast<uint64_t>(INT64_MIN)))), true);
     }
-    // The record is {flag, value, size, 0}; a second one after it takes what is not to be kept.
-    Value* record = b_.CreateSelect(any, error_, b_.CreateConstGEP1_64(b_.getInt64Ty(), error_, 4));
-    b_.CreateStore(b_.getInt64(1), record);
-    b_.CreateStore(example, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 1));
-    b_.CreateStore(size, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 2));
+    record_error(any, example, size, !raw.is_vector && !scopes_[scope].hoist);
     return {b_.CreateSelect(bad, zero, wrapped), raw.is_vector};
   });
   scopes_[scope].values[key] = result;
   return result;
+}
+
+void KernelEmitter::record_error(Value* is_error, Value* index, Value* size, bool may_branch) {
+  // The record is {flag, value, size, 0}.
+  auto keep = [&](Value* record) {
+    b_.CreateStore(b_.getInt64(1), record);
+    b_.CreateStore(index, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 1));
+    b_.CreateStore(size, b_.CreateConstGEP1_64(b_.getInt64Ty(), record, 2));
+  };
+  if (!may_branch) {
+    // A second record after the first takes what is not to be kept.
+    keep(b_.CreateSelect(is_error, error_, b_.CreateConstGEP1_64(b_.getInt64Ty(), error_, 4)));
+    return;
+  }
+  auto* wrong = llvm::BasicBlock::Create(context_, "wrong", function_);
+  auto* next = llvm::BasicBlock::Create(context_, "next", function_);
+  b_.CreateCondBr(is_error, wrong, next);
+  b_.SetInsertPoint(wrong);
+  keep(error_);
+  b_.CreateBr(next);
+  b_.SetInsertPoint(next);
 }
 
 llvm::Value* KernelEmitter::address(Value* base, const Dim& offset, DType dtype, const Point& point) {

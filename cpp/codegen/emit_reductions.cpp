@@ -21,6 +21,8 @@ bool tracks_position(ReduceFn fn) {
   return fn == ReduceFn::ArgMax || fn == ReduceFn::ArgMin;
 }
 
+}  // namespace
+
 Fn function_of(ReduceFn fn) {
   switch (fn) {
     case ReduceFn::Sum:
@@ -34,8 +36,6 @@ Fn function_of(ReduceFn fn) {
       return Fn::Min;
   }
 }
-
-}  // namespace
 
 std::vector<llvm::Value*> KernelEmitter::identity(const ReductionDef& r, bool is_vector) {
   llvm::Type* type = value_type(r.dtype);

@@ -207,8 +207,7 @@ KernelEmitter::Typed KernelEmitter::emit_load(const Expr& e, const Point& point)
   }
   Dim variable = vector_dim_variable_;
   auto stride = e.index.coefficient_of(variable);
-  bool indirect_lanes = false;
-  for (const Dim& s : e.index.symbols()) indirect_lanes |= s.symbol_name()[0] == '@' && dim_is_vector(s);
+  bool indirect_lanes = has_vector_indirect(e.index);
   Value* mask = access_mask();
   llvm::Type* vector = vector_of(element);
   if (stride && *stride == Dim(1) && !indirect_lanes) {
@@ -273,6 +272,12 @@ KernelEmitter::Typed KernelEmitter::emit_guard(const Expr& e, const Point& point
   return {b_.CreateSelect(condition.value, a, b), vector};
 }
 
+llvm::Value* KernelEmitter::combined(const StoreDef& store, Value* old, Value* item) {
+  DType dtype = store.value->dtype;
+  DType computed = dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+  return emit_function(b_, function_of(*store.combine), computed, {from_memory(old, dtype), item}, target_);
+}
+
 void KernelEmitter::emit_store(const StoreDef& store, const Point& point) {
   DType dtype = store.value->dtype;
   Typed v = value(store.value, point);
@@ -282,37 +287,50 @@ void KernelEmitter::emit_store(const StoreDef& store, const Point& point) {
   bool vector = dim_is_vector(store.offset);
   if (!vector) {
     CUVIL_CHECK(!v.is_vector, "kernel " + kernel_.name + ": lanes store to one place");
-    b_.CreateAlignedStore(to_memory(v.value, dtype), address(base, store.offset, dtype, point), align);
-    return;
-  }
-  Value* raw = to_memory(as_vector(v), dtype);
-  Value* mask = vector_mask_;
-  auto stride = store.offset.coefficient_of(vector_dim_variable_);
-  if (stride && *stride == Dim(1)) {
     Value* pointer = address(base, store.offset, dtype, point);
-    if (mask) {
-      b_.CreateMaskedStore(raw, pointer, align, mask);
-    } else {
-      b_.CreateAlignedStore(raw, pointer, align);
-    }
+    Value* item = store.combine ? combined(store, b_.CreateAlignedLoad(element, pointer, align), v.value) : v.value;
+    b_.CreateAlignedStore(to_memory(item, dtype), pointer, align);
     return;
   }
-  Value* offsets = vector_dim(store.offset, point);
-  // A lane that is off must not store at all; it repeats the first lane's store, which is always live.
-  Value* first = b_.CreateGEP(element, base, b_.CreateExtractElement(offsets, uint64_t{0}));
-  Value* first_value = b_.CreateExtractElement(raw, uint64_t{0});
-  Value* first_live = mask ? b_.CreateExtractElement(mask, uint64_t{0}) : nullptr;
+  Value* item = as_vector(v);
+  auto stride = store.offset.coefficient_of(vector_dim_variable_);
+  if (!stride || *stride != Dim(1) || has_vector_indirect(store.offset)) {
+    store_lanes(store, item, vector_dim(store.offset, point));
+    return;
+  }
+  Value* pointer = address(base, store.offset, dtype, point);
+  llvm::Type* type = vector_of(element);
+  if (!vector_mask_) {
+    if (store.combine) item = combined(store, b_.CreateAlignedLoad(type, pointer, align), item);
+    b_.CreateAlignedStore(to_memory(item, dtype), pointer, align);
+    return;
+  }
+  if (store.combine) {
+    Value* none = llvm::Constant::getNullValue(type);
+    item = combined(store, b_.CreateMaskedLoad(type, pointer, align, vector_mask_, none), item);
+  }
+  b_.CreateMaskedStore(to_memory(item, dtype), pointer, align, vector_mask_);
+}
+
+// Lane by lane; lanes that are off store where nobody reads.
+void KernelEmitter::store_lanes(const StoreDef& store, Value* item, Value* offsets) {
+  DType dtype = store.value->dtype;
+  Value* base = buffers_[static_cast<size_t>(store.buffer)];
+  llvm::Type* element = memory_type(dtype);
+  llvm::Align align(size_of(dtype));
+  Value* raw = store.combine ? nullptr : to_memory(item, dtype);
   for (int i = 0; i < lanes_; ++i) {
     auto lane = static_cast<uint64_t>(i);
     Value* pointer = b_.CreateGEP(element, base, b_.CreateExtractElement(offsets, lane));
-    Value* item = b_.CreateExtractElement(raw, lane);
-    if (mask && i > 0) {
-      Value* live = b_.CreateExtractElement(mask, lane);
-      pointer = b_.CreateSelect(live, pointer, first);
-      item = b_.CreateSelect(live, item, first_value);
+    if (vector_mask_) pointer = b_.CreateSelect(b_.CreateExtractElement(vector_mask_, lane), pointer, sink_);
+    Value* stored;
+    if (store.combine) {
+      Value* old = b_.CreateAlignedLoad(element, pointer, align);
+      stored = to_memory(combined(store, old, b_.CreateExtractElement(item, lane)), dtype);
+    } else {
+      stored = b_.CreateExtractElement(raw, lane);
     }
-    if (mask) pointer = b_.CreateSelect(first_live, pointer, sink_);
-    b_.CreateAlignedStore(item, pointer, align);
+    b_.CreateAlignedStore(stored, pointer, align);
   }
 }
 

@@ -211,7 +211,7 @@ class EntryEmitter {
       Value* own = b_.CreateAlloca(b_.getInt64Ty(), b_.getInt64(argument_layout(step.kernel).slots));
       CUVIL_CHECK(!emit_arguments(step, own, nullptr), "a kernel with indirect indices in a band group");
       b_.CreateStore(own, slot(block, 2 * m));
-      Value* rows = sizes_.emit(group.batch * group.members[m].rows);
+      Value* rows = sizes_.emit(maximum(group.batch * group.members[m].rows, 1));  // there may be no images
       b_.CreateStore(b_.CreateSDiv(sizes_.emit(parallel_count(step.kernel)), rows), slot(block, 2 * m + 1));
     }
     Value* count = sizes_.emit(group.batch * bands_per_image(group));

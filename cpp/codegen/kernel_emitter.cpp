@@ -21,7 +21,7 @@ Dim steps_of(const Loop& loop, const Schedule& schedule) {
 ArgumentLayout argument_layout(const Kernel& kernel) {
   ArgumentLayout layout;
   layout.symbols = kernel.symbols();
-  layout.has_error = !kernel.indirects.empty();
+  layout.has_error = kernel.may_fail();
   layout.slots = kernel.buffers.size() + layout.symbols.size() + layout.has_error;
   return layout;
 }
@@ -258,6 +258,7 @@ void KernelEmitter::emit_phases() {
   for (const Phase& phase : kernel_.phases) {
     if (!phase.reductions.empty()) emit_reductions(phase);
     if (!phase.stores.empty()) emit_stores(phase);
+    if (phase.sort) emit_sort(*phase.sort);
   }
   reductions_ = std::move(outside);
   coordinate_memo_.clear();

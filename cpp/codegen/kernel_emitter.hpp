@@ -22,7 +22,7 @@
 
 namespace cuvil {
 
-/// Slots of a kernel's argument block: buffers, then symbols, then (with indirects) the error record.
+/// Slots of a kernel's argument block: buffers, then symbols, then (if it may fail) the error record.
 struct ArgumentLayout {
   std::vector<Dim> symbols;
   bool has_error = false;
@@ -32,6 +32,9 @@ ArgumentLayout argument_layout(const Kernel& kernel);
 
 /// Steps of the parallel index.
 Dim parallel_count(const Kernel& kernel);
+
+/// What folds two values of a reduction.
+Fn function_of(ReduceFn fn);
 
 class KernelEmitter {
  public:
@@ -118,8 +121,13 @@ class KernelEmitter {
   Value* vector_dim_here(const Dim& here, const Point& point);
   Value* vector_atom(const DimAtom& atom, const Point& point);
   bool dim_is_vector(const Dim& d);
+  /// Whether an indirect index in it differs from lane to lane.
+  bool has_vector_indirect(const Dim& d);
   const Indirect& indirect(const std::string& symbol) const;
   Typed indirect_value(const std::string& symbol, const Point& point);
+  /// Keeps an index outside its axis for the caller, if it is one. Code that is placed in an outer scope may not
+  /// branch.
+  void record_error(Value* is_error, Value* index, Value* size, bool may_branch);
   Value* address(Value* base, const Dim& offset, DType dtype, const Point& point);
   Value* address_here(Value* base, const Dim& d, DType dtype, const Point& point);
 
@@ -129,6 +137,9 @@ class KernelEmitter {
   Typed emit_load(const Expr& e, const Point& point);
   Typed emit_guard(const Expr& e, const Point& point);
   void emit_store(const StoreDef& store, const Point& point);
+  void store_lanes(const StoreDef& store, Value* item, Value* offsets);
+  /// The value folded into what the store's place holds.
+  Value* combined(const StoreDef& store, Value* old, Value* item);
   uint64_t coordinates_of(const Expr& e);  // bit per coordinate the value depends on
   uint64_t coordinates_of(const Dim& d);
   size_t scope_of(const Expr& e);
@@ -144,6 +155,9 @@ class KernelEmitter {
   llvm::Type* memory_type(DType dtype);
   llvm::Type* value_type(DType dtype);
   llvm::Type* vector_of(llvm::Type* element);
+
+  // emit_sort.cpp
+  void emit_sort(const SortDef& sort);
 
   // emit_reductions.cpp
   void emit_prefetch();

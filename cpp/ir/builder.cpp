@@ -128,6 +128,39 @@ Value* Builder::gather(Value* x, Value* index, int axis) {
   return node(Op::Gather, {x, index}, {{"axis", wrap_axis(axis, x->type.shape.size())}});
 }
 
+Value* Builder::gather_elements(Value* x, Value* index, int axis) {
+  return node(Op::GatherElements, {x, index}, {{"axis", wrap_axis(axis, x->type.shape.size())}});
+}
+
+namespace {
+
+Attributes scatter_attributes(const Value* x, int axis, std::optional<ReduceFn> fn) {
+  Attributes attributes{{"axis", wrap_axis(axis, x->type.shape.size())}};
+  if (fn) attributes.emplace("fn", *fn);
+  return attributes;
+}
+
+}  // namespace
+
+Value* Builder::scatter(Value* x, Value* index, Value* updates, int axis, std::optional<ReduceFn> fn) {
+  return node(Op::Scatter, {x, index, updates}, scatter_attributes(x, axis, fn));
+}
+
+Value* Builder::scatter_elements(Value* x, Value* index, Value* updates, int axis, std::optional<ReduceFn> fn) {
+  return node(Op::ScatterElements, {x, index, updates}, scatter_attributes(x, axis, fn));
+}
+
+Value* Builder::sort_indices(Value* x, int axis, Dim count, bool descending) {
+  return node(
+      Op::SortIndices, {x},
+      {{"axis", wrap_axis(axis, x->type.shape.size())}, {"count", std::move(count)}, {"descending", descending}});
+}
+
+Builder::Sorted Builder::sort(Value* x, int axis, const Dim& count, bool descending) {
+  Value* indices = sort_indices(x, axis, count, descending);
+  return {gather_elements(x, indices, axis), indices};
+}
+
 Value* Builder::squeeze(Value* x, std::vector<int64_t> axes) {
   axes = wrap_axes(std::move(axes), x->type.shape.size());
   Shape shape;

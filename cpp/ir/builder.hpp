@@ -5,6 +5,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,8 @@ class Builder {
   Value* pad(Value* x, std::vector<Dim> low, std::vector<Dim> high, double value);
   Value* concat(std::vector<Value*> xs, int axis);
   Value* gather(Value* x, Value* index, int axis);
+  /// Like gather, but element by element: index has x's rank.
+  Value* gather_elements(Value* x, Value* index, int axis);
   Value* squeeze(Value* x, std::vector<int64_t> axes);
   Value* unsqueeze(Value* x, std::vector<int64_t> axes);  // axes of the result
 
@@ -67,6 +70,17 @@ class Builder {
               std::vector<int64_t> dilations, int64_t groups);
   Value* window_reduce(ReduceFn fn, Value* x, std::vector<int64_t> window, std::vector<int64_t> strides,
                        std::vector<int64_t> dilations);
+
+  // Scatters and sorts. Without fn, updates replace elements.
+  Value* scatter(Value* x, Value* index, Value* updates, int axis, std::optional<ReduceFn> fn = std::nullopt);
+  Value* scatter_elements(Value* x, Value* index, Value* updates, int axis, std::optional<ReduceFn> fn = std::nullopt);
+  /// Positions of the first `count` elements in sorted order.
+  Value* sort_indices(Value* x, int axis, Dim count, bool descending);
+  struct Sorted {
+    Value *values, *indices;
+  };
+  /// The first `count` elements in sorted order, and where they were.
+  Sorted sort(Value* x, int axis, const Dim& count, bool descending);
 
   // Compositions shared by importers (ir/compositions.cpp, ir/conv_transpose.cpp)
   /// Transposed convolution of x, [n, c, s…], by a weight [c, oc/groups, k…]. On each axis the result's first `low`
@@ -98,6 +112,14 @@ class Builder {
   Value* avg_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
                   bool ceil_mode, bool count_include_pad, int64_t divisor_override = 0,
                   std::vector<int64_t> dilations = {});
+  /// Positions on the axes [first, first + parts) as one position on all of them, row-major. Each part is checked
+  /// against its own axis, negative ones count from its end. The parts broadcast.
+  Value* joint_index(const Shape& shape, size_t first, const std::vector<Value*>& parts);
+  /// x[…, parts…, …]: gathers from the axes [first, first + parts), whose place the parts' axes take.
+  Value* gather_joint(Value* x, size_t first, const std::vector<Value*>& parts);
+  /// The opposite: updates have the shape of gather_joint's result.
+  Value* scatter_joint(Value* x, size_t first, const std::vector<Value*>& parts, Value* updates,
+                       std::optional<ReduceFn> fn = std::nullopt);
   /// softmax(q kᵀ · scale + mask) v on […, s, d]; mask may be null, boolean (true = keep) or additive; causal: top-left
   /// aligned.
   Value* attention(Value* q, Value* k, Value* v, Value* mask, bool causal, double scale);

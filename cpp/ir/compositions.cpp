@@ -209,4 +209,56 @@ Value* Builder::attention(Value* q, Value* k, Value* v, Value* mask, bool causal
   return matmul(softmax(scores, -1, false), v);
 }
 
+namespace {
+
+// Positions that are all of an axis of this size, in order.
+bool covers(const Value* part, const Dim& size) {
+  if (!is_op(part, Op::Iota) || part->type.dtype != DType::i64) return false;
+  return part->type.shape[static_cast<size_t>(part->producer->integer("axis"))] == size;
+}
+
+}  // namespace
+
+Value* Builder::joint_index(const Shape& shape, size_t first, const std::vector<Value*>& parts) {
+  CUVIL_CHECK(!parts.empty() && first + parts.size() <= shape.size(), "positions on axes that do not exist");
+  Value* joint = nullptr;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Dim& size = shape[first + i];
+    // Whoever uses a single part checks it. Among several, gathering from all positions checks and wraps each.
+    Value* at =
+        parts.size() == 1 || covers(parts[i], size) ? parts[i] : gather(iota({size}, 0, DType::i64), parts[i], 0);
+    joint = joint ? add(mul(joint, dim_value(size)), at) : at;
+  }
+  return joint;
+}
+
+namespace {
+
+// The axes [first, first + count) as one.
+Shape joined_axes(const Shape& shape, size_t first, size_t count) {
+  auto at = shape.begin() + static_cast<long>(first);
+  Shape joined(shape.begin(), at);
+  Dim size = 1;
+  for (size_t i = 0; i < count; ++i) size = size * shape[first + i];
+  joined.push_back(size);
+  joined.insert(joined.end(), at + static_cast<long>(count), shape.end());
+  return joined;
+}
+
+}  // namespace
+
+Value* Builder::gather_joint(Value* x, size_t first, const std::vector<Value*>& parts) {
+  Value* index = joint_index(x->type.shape, first, parts);
+  Value* flat = reshape(x, joined_axes(x->type.shape, first, parts.size()));
+  return gather(flat, index, static_cast<int>(first));
+}
+
+Value* Builder::scatter_joint(Value* x, size_t first, const std::vector<Value*>& parts, Value* updates,
+                              std::optional<ReduceFn> fn) {
+  const Shape shape = x->type.shape;
+  Value* index = joint_index(shape, first, parts);
+  Value* flat = reshape(x, joined_axes(shape, first, parts.size()));
+  return reshape(scatter(flat, index, updates, static_cast<int>(first), fn), shape);
+}
+
 }  // namespace cuvil

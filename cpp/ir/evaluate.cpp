@@ -31,8 +31,9 @@ Tensor evaluate_node(const Node& node, const std::vector<Tensor>& operands, cons
     case OpKind::Contract:
       return evaluate_contract(context);
     case OpKind::Reduce:
-    case OpKind::Other:
       return evaluate_reduce(context);
+    case OpKind::Other:
+      return node.op == Op::Scan ? evaluate_reduce(context) : evaluate_order(context);
   }
   throw InternalError("unknown kind of op");
 }

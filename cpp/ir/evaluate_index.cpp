@@ -20,6 +20,15 @@ std::vector<int64_t> broadcast_strides(const std::vector<int64_t>& from, const s
   return strides;
 }
 
+int64_t checked_index(const EvaluationContext& c, int64_t i, int64_t size) {
+  int64_t wrapped = i < 0 ? i + size : i;
+  if (wrapped < 0 || wrapped >= size) {
+    throw CompileError(std::string(info(c.node.op).name) + " (" + c.node.source + "): index " + std::to_string(i) +
+                       " is outside an axis of size " + std::to_string(size));
+  }
+  return wrapped;
+}
+
 namespace {
 
 constexpr int64_t kBlock = 16;
@@ -103,15 +112,6 @@ char* at(Tensor& t, int64_t element) {
 }
 const char* at(const Tensor& t, int64_t element) {
   return static_cast<const char*>(t.data()) + element * static_cast<int64_t>(size_of(t.dtype()));
-}
-
-int64_t checked_index(const EvaluationContext& c, int64_t i, int64_t size) {
-  int64_t wrapped = i < 0 ? i + size : i;
-  if (wrapped < 0 || wrapped >= size) {
-    throw CompileError(std::string(info(c.node.op).name) + " (" + c.node.source + "): index " + std::to_string(i) +
-                       " is outside an axis of size " + std::to_string(size));
-  }
-  return wrapped;
 }
 
 Tensor slice(const EvaluationContext& c) {

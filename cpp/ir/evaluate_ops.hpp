@@ -25,6 +25,11 @@ Tensor evaluate_pointwise(const EvaluationContext& context);
 Tensor evaluate_index(const EvaluationContext& context);
 Tensor evaluate_reduce(const EvaluationContext& context);
 Tensor evaluate_contract(const EvaluationContext& context);
+/// Scatters and sorts: where the order of elements matters.
+Tensor evaluate_order(const EvaluationContext& context);
+
+/// An index counted from the end if negative; throws CompileError if it lies outside an axis of this size.
+int64_t checked_index(const EvaluationContext& context, int64_t index, int64_t size);
 
 std::vector<int64_t> element_strides(const std::vector<int64_t>& shape);
 

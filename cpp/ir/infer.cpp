@@ -176,6 +176,53 @@ Type infer_gather_elements(const Node& node) {
   return {x.dtype, index.shape};
 }
 
+void require_scatterable(const Node& node) {
+  const Type& x = type_of(node, 0);
+  require(node, is_integer(type_of(node, 1).dtype), "indices must be integers");
+  require(node, type_of(node, 2).dtype == x.dtype, "data and updates differ in dtype");
+  if (!node.attributes.count("fn")) return;
+  ReduceFn fn = node.reduce_fn();
+  require(node, fn != ReduceFn::ArgMax && fn != ReduceFn::ArgMin, "updates combine by sum, prod, max or min");
+  if (x.dtype == DType::boolean)
+    require(node, fn == ReduceFn::Max || fn == ReduceFn::Min, "bool combines by max (any) and min (all) only");
+}
+
+Type infer_scatter(const Node& node) {
+  require_scatterable(node);
+  const Type& x = type_of(node, 0);
+  const Type& index = type_of(node, 1);
+  size_t axis = axis_of(node, x.shape.size());
+  Shape wanted(x.shape.begin(), x.shape.begin() + static_cast<long>(axis));
+  wanted.insert(wanted.end(), index.shape.begin(), index.shape.end());
+  wanted.insert(wanted.end(), x.shape.begin() + static_cast<long>(axis) + 1, x.shape.end());
+  if (type_of(node, 2).shape != wanted) fail(node, "updates must have the shape " + shape_str(wanted));
+  return x;
+}
+
+Type infer_scatter_elements(const Node& node) {
+  require_scatterable(node);
+  const Type& x = type_of(node, 0);
+  const Shape& index = type_of(node, 1).shape;
+  require(node, index == type_of(node, 2).shape, "indices and updates differ in shape");
+  require(node, index.size() == x.shape.size(), "indices and data differ in rank");
+  size_t axis = axis_of(node, x.shape.size());
+  for (size_t i = 0; i < index.size(); ++i) {
+    if (i != axis && provably_lt(x.shape[i], index[i])) fail(node, "indices are larger than data off the axis");
+  }
+  return x;
+}
+
+Type infer_sort_indices(const Node& node) {
+  Type type{DType::i64, type_of(node, 0).shape};
+  size_t axis = axis_of(node, type.shape.size());
+  const Dim& count = node.get<Dim>("count");
+  require(node, !count.is_constant() || count.value() >= 0, "count is negative");
+  if (provably_lt(type.shape[axis], count))
+    fail(node, "count " + count.str() + " is more than the axis has (" + type.shape[axis].str() + ")");
+  type.shape[axis] = count;
+  return type;
+}
+
 void require_foldable(const Node& node, ReduceFn fn, DType t) {
   bool arg = fn == ReduceFn::ArgMax || fn == ReduceFn::ArgMin;
   if (t == DType::boolean)
@@ -307,6 +354,12 @@ Type infer_type(const Node& node) {
       require_foldable(node, node.reduce_fn(), type_of(node, 0).dtype);
       axis_of(node, type_of(node, 0).shape.size());
       return type_of(node, 0);
+    case Op::Scatter:
+      return infer_scatter(node);
+    case Op::ScatterElements:
+      return infer_scatter_elements(node);
+    case Op::SortIndices:
+      return infer_sort_indices(node);
     case Op::Matmul:
       return infer_matmul(node);
     case Op::Conv:

@@ -41,6 +41,12 @@ enum class OpKind : uint8_t {
   X(Reduce, "reduce", Reduce, 1, 1, "fn:reduce axes:ints keepdims:bool",                                               \
     "folds axes (sorted, unique); argmax/argmin take the first hit and one axis, and give i64")                        \
   X(Scan, "scan", Other, 1, 1, "fn:reduce axis:int exclusive:bool reverse:bool", "running sum or product")             \
+  X(Scatter, "scatter", Other, 3, 3, "axis:int fn:reduce?",                                                            \
+    "in with out[a…, index[i…], b…] = update[a…, i…, b…], or fn of both; equal indices in the order of i")             \
+  X(ScatterElements, "scatter_elements", Other, 3, 3, "axis:int fn:reduce?",                                           \
+    "in with out[i with i[axis] = index[i]] = update[i], or fn of both; equal indices in the order of i")              \
+  X(SortIndices, "sort_indices", Other, 1, 1, "axis:int count:dim descending:bool",                                    \
+    "i64 positions of the first count elements in sorted order; stable; NaN counts as the largest")                    \
   X(Matmul, "matmul", Contract, 2, 2, "", "[…, m, k] × […, k, n]; batch axes broadcast; both of rank ≥ 2")             \
   X(Conv, "conv", Contract, 2, 2, "strides:ints dilations:ints groups:int",                                            \
     "valid convolution [n, c, s…] ∗ [oc, c/groups, k…] of any spatial rank; padding is a separate op")                 \

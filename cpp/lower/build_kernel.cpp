@@ -35,8 +35,45 @@ class KernelBuilder {
     for (size_t i = 0; i < indices.size(); ++i) offset = offset + indices[i] * target.strides[i];
     int buffer = use_buffer(target.buffer, root->type.dtype, true);
     if (!out_.obstacle.empty()) return;
-    arrange(StoreDef{buffer, offset, value});
+    arrange(StoreDef{buffer, offset, value, {}});
     check(root);
+  }
+
+  // Loops over the updates. Those that alone decide where an update goes may run in any order; the others may lead to
+  // one place twice.
+  void build_scatter(const Node& node, const Storage& target) {
+    const bool elements = node.op == Op::ScatterElements;
+    const Type& index = node.operand(1)->type;
+    const Type& updates = node.operand(2)->type;
+    const auto first = static_cast<size_t>(node.integer("axis"));
+    const size_t last = first + (elements ? 1 : index.shape.size());
+    const Dim& size = node.type().shape[first];
+    Phase phase;
+    phase.ordered = true;
+    // No update has a place on an empty axis.
+    if (!provably_le(1, size)) {
+      Dim once = minimum(size, 1);
+      phase.loops.push_back({Dim::loop_variable("$u", once), once, {}});
+    }
+    Indices at_update;
+    for (size_t i = 0; i < updates.shape.size(); ++i) {
+      const Dim& extent = updates.shape[i];
+      Dim variable = Dim::loop_variable("$i" + std::to_string(i), extent);
+      at_update.push_back(variable);
+      if (extent != Dim(1)) (i >= first && i < last ? phase.loops : kernel_.outer).push_back({variable, extent, {}});
+    }
+    auto from = at_update.begin() + static_cast<long>(first), to = at_update.begin() + static_cast<long>(last);
+    Indices place(at_update.begin(), from);
+    place.push_back(indirect(at(node.operand(1), elements ? at_update : Indices(from, to)), size));
+    place.insert(place.end(), to, at_update.end());
+    ExprPtr value = at(node.operand(2), at_update);
+    Dim offset = target.offset;
+    for (size_t i = 0; i < place.size(); ++i) offset = offset + place[i] * target.strides[i];
+    StoreDef store{use_buffer(target.buffer, node.type().dtype, true), offset, value, {}};
+    if (node.attributes.count("fn")) store.combine = node.reduce_fn();
+    phase.stores.push_back(std::move(store));
+    kernel_.phases.push_back(std::move(phase));
+    out_.nodes.push_back(&node);
   }
 
  private:
@@ -181,11 +218,18 @@ class KernelBuilder {
       case Op::Conv:
       case Op::Scan:
         return fold(node, indices);
+      case Op::Scatter:
+      case Op::ScatterElements:
+      case Op::SortIndices:
+        obstacle(std::string(info(node.op).name) + " is a kernel of its own");
+        return constant_expr(dtype, 0);
     }
     throw InternalError("unknown op");
   }
 
   static Indices reshape_indices(const Indices& indices, const Shape& from, const Shape& to) {
+    // Nothing has an index in an empty tensor.
+    if (std::count(to.begin(), to.end(), Dim(0)) > 0) return Indices(to.size(), Dim(0));
     // Leading and trailing axes that agree keep their indices.
     size_t head = 0, tail = 0;
     while (head < from.size() && head < to.size() && from[head] == to[head]) ++head;
@@ -348,8 +392,20 @@ class KernelBuilder {
     kernel_.contraction = true;
   }
 
-  static bool depends_on(const Indices& indices, const Dim& variable) {
-    return std::any_of(indices.begin(), indices.end(), [&](const Dim& d) { return d.contains(variable); });
+  // Also through indices that are read from memory.
+  bool depends_on(const Indices& indices, const Dim& variable) const {
+    return std::any_of(indices.begin(), indices.end(), [&](const Dim& d) { return depends_on(d, variable); });
+  }
+  bool depends_on(const Dim& d, const Dim& variable) const {
+    if (d.contains(variable)) return true;
+    return std::any_of(kernel_.indirects.begin(), kernel_.indirects.end(), [&](const Indirect& i) {
+      if (!d.contains(Dim::symbol(i.symbol, 0))) return false;
+      bool found = false;
+      visit(i.value, [&](const Expr& e) {
+        if (e.kind == Expr::Kind::Load || e.kind == Expr::Kind::Index) found |= depends_on(e.index, variable);
+      });
+      return found;
+    });
   }
 
   // Sorts loops and reductions into outer loops and phases.
@@ -477,6 +533,45 @@ class KernelBuilder {
 BuiltKernel build_kernel(const Value* root, const StorageMap& storage, const Storage& target) {
   BuiltKernel out;
   KernelBuilder(storage, out).build(root, target);
+  return out;
+}
+
+BuiltKernel build_scatter(const Node& node, const StorageMap& storage, const Storage& target) {
+  BuiltKernel out;
+  KernelBuilder(storage, out).build_scatter(node, target);
+  return out;
+}
+
+BuiltKernel build_sort(const Node& node, const Storage& keys, const Storage& target, int scratch, Dim& scratch_size) {
+  BuiltKernel out;
+  const Type& x = node.operand(0)->type;
+  const auto axis = static_cast<size_t>(node.integer("axis"));
+  SortDef sort;
+  sort.keys = {0, keys.offset, keys.strides[axis]};
+  sort.order = {1, target.offset, target.strides[axis]};
+  sort.scratch = 2;
+  sort.size = x.shape[axis];
+  sort.count = node.get<Dim>("count");
+  sort.descending = node.get<bool>("descending");
+  Dim row = 0, rows = 1;
+  for (size_t i = 0; i < x.shape.size(); ++i) {
+    const Dim& extent = x.shape[i];
+    if (i == axis || extent == Dim(1)) continue;
+    Dim variable = Dim::loop_variable("$i" + std::to_string(i), extent);
+    out.kernel.outer.push_back({variable, extent, {}});
+    sort.keys.offset = sort.keys.offset + variable * keys.strides[i];
+    sort.order.offset = sort.order.offset + variable * target.strides[i];
+    row = row * extent + variable;
+    rows = rows * extent;
+  }
+  const Dim per_row = SortDef::scratch_elements(x.dtype, sort.size, sort.count);
+  sort.scratch_offset = row * per_row;
+  scratch_size = rows * per_row;
+  out.buffers = {keys.buffer, target.buffer, scratch};
+  out.kernel.buffers = {{x.dtype, false}, {DType::i64, true}, {DType::i64, true}};
+  out.kernel.phases.emplace_back();
+  out.kernel.phases.back().sort = std::move(sort);
+  out.nodes.push_back(&node);
   return out;
 }
 

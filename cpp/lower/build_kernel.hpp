@@ -30,4 +30,10 @@ struct BuiltKernel {
 /// Everything between `root` and values with storage is computed inside the kernel, which stores root to `target`.
 BuiltKernel build_kernel(const Value* root, const StorageMap& storage, const Storage& target);
 
+/// Stores the updates of a scatter to `target`, where its data already is.
+BuiltKernel build_scatter(const Node& node, const StorageMap& storage, const Storage& target);
+
+/// Sorts keys that are in memory. `scratch` is a buffer of i64; its size is given back.
+BuiltKernel build_sort(const Node& node, const Storage& keys, const Storage& target, int scratch, Dim& scratch_size);
+
 }  // namespace cuvil

@@ -23,6 +23,11 @@ bool is_stack(const Node& node) {
          });
 }
 
+// Ops that no kernel can compute on the way.
+bool stands_alone(const Node& node) {
+  return node.op == Op::Scatter || node.op == Op::ScatterElements || node.op == Op::SortIndices;
+}
+
 bool anchors(const Node& node) {
   return computes(node) && info(node.op).kind != OpKind::Pointwise;
 }
@@ -81,7 +86,11 @@ class Fuser {
     }
     for (const auto& node : graph_.nodes()) {
       if (done_.count(node.get()) || dissolves(*node)) continue;
-      if (computes(*node)) {
+      if (node->op == Op::SortIndices) {
+        materialize_sort(*node);
+      } else if (stands_alone(*node)) {
+        materialize_scatter(*node);
+      } else if (computes(*node)) {
         materialize_group(node.get());
       } else if (node->op == Op::Concat && !joined_.count(node.get())) {
         materialize_concat(*node);
@@ -156,6 +165,7 @@ class Fuser {
     if (auto it = users_.find(v); it != users_.end()) {
       for (const Node* user : it->second) {
         if (storage_.count(user->result.get()) && user->op == Op::Pad) continue;
+        if (done_.count(user)) continue;
         if (user->op == Op::Pad && feeds_anchor(user->result.get())) {
           Storage outer = place(user->result.get());
           storage_[user->result.get()] = outer;
@@ -213,10 +223,30 @@ class Fuser {
     storage_[v] = s;
   }
 
+  // The data first, then the updates over it.
+  void materialize_scatter(const Node& node) {
+    Storage s = place(node.result.get());
+    emit(build_kernel(node.operand(0), storage_, s));
+    if (node.operand(2)->type.num_elements() != Dim(0)) emit(build_scatter(node, storage_, s));
+    storage_[node.result.get()] = s;
+  }
+
+  void materialize_sort(const Node& node) {
+    materialize(node.operand(0));
+    Storage s = place(node.result.get());
+    int scratch = add_buffer(Buffer::Kind::Arena, 0, DType::i64, 0);
+    Dim scratch_size;
+    BuiltKernel built = build_sort(node, storage_.at(node.operand(0)), s, scratch, scratch_size);
+    program_.buffers[static_cast<size_t>(scratch)].elements = scratch_size;
+    emit(std::move(built));
+    storage_[node.result.get()] = s;
+  }
+
   void materialize_concat(const Node& node) {
     const Value* joined = node.result.get();
     if (!storage_.count(joined)) storage_[joined] = place(joined);
     unfinished_.erase(joined);
+    done_.insert(&node);
     Storage part = storage_[joined];
     auto axis = static_cast<size_t>(node.integer("axis"));
     for (const Value* operand : node.operands) {
@@ -317,8 +347,10 @@ class Fuser {
     bool anchored = anchors(*seed) && seed->op != Op::Reduce;
     int quality = access_quality(built.kernel, target_);
     for (const Node* next = post_.of(seed); next; next = post_.of(next)) {
+      // A border or concatenation whose place is fixed takes its parts one by one.
+      if (storage_.count(next->result.get())) break;
       if (done_.count(next) || dissolves(*next) || info(next->op).kind == OpKind::Contract ||
-          next->op == Op::WindowReduce || next->op == Op::Scan || (next->op == Op::Concat && !is_stack(*next)) ||
+          next->op == Op::WindowReduce || next->op == Op::Scan || stands_alone(*next) || (next->op == Op::Concat && !is_stack(*next)) ||
           (anchored && next->op == Op::Reduce)) {
         break;
       }

@@ -1,6 +1,7 @@
 #include "lower/kernel.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <sstream>
 
@@ -114,6 +115,27 @@ ExprPtr ExprRewriter::operator()(const ExprPtr& e) {
   return result;
 }
 
+namespace {
+
+std::array<Dim*, 7> dims_of(SortDef& sort) {
+  return {&sort.keys.offset, &sort.keys.stride, &sort.order.offset,  &sort.order.stride,
+          &sort.size,        &sort.count,       &sort.scratch_offset};
+}
+
+}  // namespace
+
+Dim SortDef::scratch_elements(DType keys, const Dim& size, const Dim& count) {
+  const int64_t words = size_of(keys) > 4 ? 2 : 1;
+  const bool selects = provably_le(size, kMostInserted) || provably_le(count, kMostSelected);
+  return (selects ? count : maximum(size * 2, count)) * words;
+}
+
+bool Kernel::may_fail() const {
+  return !indirects.empty() || std::any_of(phases.begin(), phases.end(), [](const Phase& phase) {
+    return phase.sort && !provably_le(phase.sort->count, phase.sort->size);
+  });
+}
+
 void rewrite_dims(Kernel& kernel, const std::function<Dim(const Dim&)>& f) {
   ExprRewriter rewrite(f);
   auto loops = [&](std::vector<Loop>& list) {
@@ -128,6 +150,9 @@ void rewrite_dims(Kernel& kernel, const std::function<Dim(const Dim&)>& f) {
     for (StoreDef& store : phase.stores) {
       store.offset = f(store.offset);
       store.value = rewrite(store.value);
+    }
+    if (phase.sort) {
+      for (Dim* d : dims_of(*phase.sort)) *d = f(*d);
     }
   }
   for (ReductionDef& r : kernel.reductions) {
@@ -175,6 +200,10 @@ void visit_dims(const Kernel& kernel, const std::function<void(const Dim&)>& f) 
   for (const Phase& phase : kernel.phases) {
     loops(phase.loops);
     for (const StoreDef& store : phase.stores) f(store.offset);
+    if (phase.sort) {
+      SortDef sort = *phase.sort;
+      for (Dim* d : dims_of(sort)) f(*d);
+    }
   }
   for (const ReductionDef& r : kernel.reductions) f(r.position);
   for (const Indirect& i : kernel.indirects) f(i.size);
@@ -237,6 +266,15 @@ void print_loops(std::ostringstream& out, const std::vector<Loop>& loops) {
     out << " " << loop.variable.str() << "<" << loop.extent.str();
     if (loop.limit) out << " limit " << loop.limit->str();
   }
+}
+
+std::string sort_str(const SortDef& sort) {
+  auto row = [](const SortDef::Row& r) {
+    return "b" + std::to_string(r.buffer) + "[" + r.offset.str() + " by " + r.stride.str() + "]";
+  };
+  return row(sort.order) + " = order of " + row(sort.keys) + ", first " + sort.count.str() + " of " + sort.size.str() +
+         (sort.descending ? " descending" : " ascending") + ", scratch b" + std::to_string(sort.scratch) + "[" +
+         sort.scratch_offset.str() + "]";
 }
 
 // Expressions as text; a shared one is named and written once.
@@ -322,14 +360,16 @@ std::string Kernel::str() const {
   for (const Phase& phase : phases) {
     out << "    phase";
     print_loops(out, phase.loops);
-    out << "\n";
+    out << (phase.ordered ? " in order\n" : "\n");
     for (int id : phase.reductions) {
       const ReductionDef& r = reductions[static_cast<size_t>(id)];
       out << "      r" << id << " = " << name_of(r.fn) << " " << text(*r.value) << "\n";
     }
     for (const StoreDef& store : phase.stores) {
-      out << "      b" << store.buffer << "[" << store.offset.str() << "] = " << text(*store.value) << "\n";
+      out << "      b" << store.buffer << "[" << store.offset.str()
+          << "] = " << (store.combine ? std::string(name_of(*store.combine)) + " " : "") << text(*store.value) << "\n";
     }
+    if (phase.sort) out << "      " << sort_str(*phase.sort) << "\n";
   }
   for (const Indirect& i : indirects)
     out << "    " << i.symbol << " = " << text(*i.value) << " in " << i.size.str() << "\n";

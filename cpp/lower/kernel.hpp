@@ -68,12 +68,33 @@ struct StoreDef {
   int buffer = -1;
   Dim offset;
   ExprPtr value;
+  std::optional<ReduceFn> combine = std::nullopt;  // folds the value into the element that is there
+};
+
+/// Sorts one row of keys: order[i · stride] becomes the position of the element that comes i-th, for i < count. Stable;
+/// NaN counts as the largest number, and -0 as 0.
+struct SortDef {
+  struct Row {
+    int buffer = -1;
+    Dim offset, stride;
+  };
+  Row keys, order;
+  Dim size, count;
+  bool descending = false;
+  int scratch = -1;  // of i64
+  Dim scratch_offset;
+  /// Rows no longer than this, and counts no larger, are sorted by insertion.
+  static constexpr int64_t kMostInserted = 32, kMostSelected = 64;
+  /// i64 elements of scratch per row.
+  static Dim scratch_elements(DType keys, const Dim& size, const Dim& count);
 };
 
 struct Phase {
   std::vector<Loop> loops;
   std::vector<int> reductions;  // ids folded in this phase
   std::vector<StoreDef> stores;
+  bool ordered = false;  // different steps of its loops may store to one place: they run in order, one at a time
+  std::optional<SortDef> sort = std::nullopt;
 };
 
 struct KernelBuffer {
@@ -136,6 +157,8 @@ struct Kernel {
   Schedule schedule;
   bool contraction = false;  // a single Sum of products anchors it
 
+  /// Whether an index or a count may turn out wrong when the kernel runs.
+  bool may_fail() const;
   /// Loops, tiles and expressions as text.
   std::string str() const;
   /// Symbols (not loop variables, not indirects) that any index or extent uses, sorted by name.

@@ -13,6 +13,7 @@ namespace {
 const StoreDef* only_store(const Kernel& kernel) {
   const StoreDef* store = nullptr;
   for (const Phase& phase : kernel.phases) {
+    if (phase.sort) return nullptr;
     for (const StoreDef& s : phase.stores) {
       if (store) return nullptr;
       store = &s;

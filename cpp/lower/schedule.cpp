@@ -52,23 +52,28 @@ void find_dot_loop(Kernel& kernel, const TargetDescription& target) {
   }
 }
 
+// The indices that the offset takes from memory may move with the variable too, anywhere.
+Walk walk_of(const Dim& index, const Kernel& kernel, const Dim& variable) {
+  for (const Indirect& i : kernel.indirects) {
+    if (!index.contains(Dim::symbol(i.symbol, 0))) continue;
+    bool moves = false;
+    visit(i.value, [&](const Expr& x) {
+      if (x.kind == Expr::Kind::Load || x.kind == Expr::Kind::Index)
+        moves |= walk_of(x.index, kernel, variable) != Walk::Uniform;
+    });
+    if (moves) return Walk::Scattered;
+  }
+  return walk_of(index, variable);
+}
+
 void add_loads(const ExprPtr& e, const Kernel& kernel, const Dim& variable, Accesses& out) {
   visit(e, [&](const Expr& x) {
-    if (x.kind != Expr::Kind::Load && x.kind != Expr::Kind::Index) return;
-    Walk w = walk_of(x.index, variable);
+    if (x.kind != Expr::Kind::Load) return;
     // Columns of a dot product lie side by side in groups.
     const Schedule& plan = kernel.schedule;
     bool narrow = x.dtype == DType::i8 || x.dtype == DType::i16;
-    if (!plan.dot_loop.empty() && narrow && x.index.coefficient_of(variable) == Dim(plan.dot)) w = Walk::Contiguous;
-    if (x.kind == Expr::Kind::Index) return;
-    for (const Indirect& i : kernel.indirects) {
-      Dim symbol = Dim::symbol(i.symbol, 0);
-      if (!x.index.contains(symbol)) continue;
-      Accesses inner;
-      add_loads(i.value, kernel, variable, inner);
-      if (inner.contiguous + inner.scattered > 0) w = Walk::Scattered;
-    }
-    out.add(w);
+    bool grouped = !plan.dot_loop.empty() && narrow && x.index.coefficient_of(variable) == Dim(plan.dot);
+    out.add(grouped ? Walk::Contiguous : walk_of(x.index, kernel, variable));
   });
 }
 
@@ -76,7 +81,7 @@ Accesses phase_accesses(const Kernel& kernel, const Phase& phase, const Dim& var
   Accesses a;
   for (int id : phase.reductions) add_loads(kernel.reductions[static_cast<size_t>(id)].value, kernel, variable, a);
   for (const StoreDef& store : phase.stores) {
-    a.add(walk_of(store.offset, variable));
+    a.add(walk_of(store.offset, kernel, variable));
     add_loads(store.value, kernel, variable, a);
   }
   return a;
@@ -85,6 +90,7 @@ Accesses phase_accesses(const Kernel& kernel, const Phase& phase, const Dim& var
 // The store's address must move with an outer vector loop, else lanes would overwrite each other.
 bool stores_move(const Kernel& kernel, const Dim& variable) {
   for (const Phase& phase : kernel.phases) {
+    if (phase.sort) return false;
     for (const StoreDef& store : phase.stores) {
       if (walk_of(store.offset, variable) == Walk::Uniform) return false;
     }
@@ -136,6 +142,7 @@ VectorChoice best_rows(const Kernel& kernel, int lanes) {
   choice.quality = 2;
   choice.extent = 0;
   for (const Phase& phase : kernel.phases) {
+    if (phase.ordered) continue;
     const Loop* best = nullptr;
     int best_quality = 0;
     for (const Loop& loop : phase.loops) {
@@ -215,6 +222,7 @@ class Scheduler {
     find_dot_loop(kernel_, target_);
     VectorChoice choice = plan_.lanes > 1 ? choose_vector_loops(kernel_, plan_.lanes) : VectorChoice{};
     if (choice.quality == 1 && choice.extent < plan_.lanes) choice = {};
+    if (choice.quality < 2 && move_columns_inside()) choice = {};
     plan_.vector_loops = choice.loops;
     if (choice.loops.empty()) plan_.lanes = 1;
     if (!choice.outer || !dot_columns_follow(choice)) plan_.dot_loop.clear();
@@ -241,6 +249,31 @@ class Scheduler {
   }
 
  private:
+  // Stores whose lanes would lie apart are better made one by one, in the order of memory: columns inside the steps
+  // that must keep their order. Whether there are such steps.
+  bool move_columns_inside() {
+    // Wide enough for stores to have arrived before a load a row (often 4 KiB) further on would wait for them.
+    constexpr int64_t block = 256;
+    if (kernel_.phases.size() != 1 || !kernel_.phases[0].ordered) return false;
+    Phase& phase = kernel_.phases[0];
+    for (size_t i = 0; i < kernel_.outer.size() && !phase.loops.empty(); ++i) {
+      const Loop columns = kernel_.outer[i];
+      if (columns.limit || walk_of(phase.stores[0].offset, columns.variable) != Walk::Contiguous) continue;
+      const std::string& name = columns.variable.symbol_name();
+      const Dim blocks = ceil_div(columns.extent, block);
+      Loop outer{Dim::loop_variable(name + "o", blocks), blocks, {}},
+          inner{Dim::loop_variable(name + "i", block), block, {}};
+      if (!exact_div(columns.extent, block)) inner.limit = columns.extent - outer.variable * block;
+      std::map<std::string, Dim> map{{name, outer.variable * block + inner.variable}};
+      kernel_.outer[i] = outer;
+      phase.loops.push_back(inner);
+      rewrite_dims(kernel_, [&](const Dim& d) { return d.substitute(map); });
+      std::erase_if(kernel_.outer, [](const Loop& l) { return l.extent == Dim(1); });
+      break;
+    }
+    return true;
+  }
+
   // Small loops that choose between the parts of a stack run unrolled, so that each step is its part alone.
   void unroll_selectors() {
     constexpr int64_t most = 64;
@@ -559,6 +592,7 @@ class Scheduler {
       };
       for (int id : phase.reductions) count(kernel_.reductions[static_cast<size_t>(id)].value);
       for (const StoreDef& store : phase.stores) count(store.value);
+      if (phase.sort) per_point += 10 * static_cast<double>(extent_hint(phase.sort->size));
       operations += points * per_point;
     }
     for (size_t i = 0; i < kernel_.outer.size(); ++i) {

@@ -33,7 +33,7 @@ def to_array(value):
 
 
 def with_constants(case):
-    """The model with its small integer inputs as constants: Cuvil needs to know shapes and axes."""
+    """The model with its small integer and bool inputs as constants: Cuvil needs to know shapes and axes."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     fixed = set()
@@ -41,7 +41,7 @@ def with_constants(case):
         array = to_array(value)
         if not isinstance(array, (np.ndarray, np.generic)):
             continue
-        if array.ndim <= 1 and (array.dtype.kind in "iu" or array.ndim == 0):
+        if array.ndim <= 1 and (array.dtype.kind in "iub" or array.ndim == 0):
             model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), info.name))
             fixed.add(info.name)
     return model, fixed

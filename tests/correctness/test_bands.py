@@ -67,7 +67,7 @@ def test_any_batch():
     model = InvertedBottleneck(8, 144, 1).eval()
     function = cuvil.compile(model, input_spec=[("x", ("n", 8, 56, 56), "float32")], target="x86-64-v3")
     assert has_bands(function)
-    for batch in (1, 2, 5):
+    for batch in (1, 2, 5, 0):
         x = torch.randn(batch, 8, 56, 56)
         with torch.no_grad():
             torch.testing.assert_close(function(x), model(x), rtol=1e-4, atol=1e-4)

@@ -312,6 +312,14 @@ class _Maker:
             bound, exact = max(part.bound for part in parts), all(part.exact for part in parts)
             self.emit("concat", parts, f"axis={axis}", shape, bound, exact)
 
+    def positions(self, size: int, count: int) -> Val:
+        """Indices into one axis, which mean nothing to other operations."""
+        indices = ", ".join(str(self.random.randint(-size, size - 1)) for _ in range(count))
+        kind = self.random.choice(("i32", "i64"))
+        index = self.emit("constant", [], f"value=dense<{kind}[{count}]: {indices}>", [count], float(size), True, kind)
+        self.values.pop()
+        return index
+
     def gather(self) -> None:
         x = self.pick("fib")
         if x is None or not x.static_axes:
@@ -321,13 +329,40 @@ class _Maker:
         if size == 0:
             return
         count = self.random.randint(1, 6)
-        indices = ", ".join(str(self.random.randint(-size, size - 1)) for _ in range(count))
-        kind = self.random.choice(("i32", "i64"))
-        index = self.emit("constant", [], f"value=dense<{kind}[{count}]: {indices}>", [count], float(size), True, kind)
-        self.values.pop()  # indices into one axis mean nothing to other operations
         shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
         if _elements(shape) <= MAX_ELEMENTS:
-            self.emit("gather", [x, index], f"axis={axis}", shape, x.bound, x.exact, x.dtype)
+            self.emit("gather", [x, self.positions(size, count)], f"axis={axis}", shape, x.bound, x.exact, x.dtype)
+
+    def scatter(self) -> None:
+        """Slices of a value, or a function of them, go to other places of it."""
+        x = self.pick("fi")
+        if x is None or not x.static_axes:
+            return
+        axis = self.random.choice(x.static_axes)
+        size, count = int(x.shape[axis]), self.random.randint(1, 6)
+        shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
+        fn = self.random.choice(("", "sum", "max", "min"))
+        bound = x.bound * (count + 1 if fn == "sum" else 1)
+        if size == 0 or _elements(shape) > MAX_ELEMENTS or bound > MAX_BOUND:
+            return
+        updates = self.emit("gather", [x, self.positions(size, count)], f"axis={axis}", shape, x.bound, x.exact)
+        if self.random.random() < 0.5:
+            updates = self.pointwise("neg", [updates], x.bound, x.exact)
+        attributes = f"axis={axis}" + (f", fn={fn}" if fn else "")
+        self.emit("scatter", [x, self.positions(size, count), updates], attributes, list(x.shape), bound, x.exact)
+
+    def sort(self) -> None:
+        x = self.pick("fib", exact=True)
+        if x is None or not x.static_axes:
+            return
+        axis = self.random.choice(x.static_axes)
+        size = int(x.shape[axis])
+        count = self.random.randint(0, size) if self.random.random() < 0.5 else size
+        shape: list[Size] = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
+        attributes = f"axis={axis}, count={count}, descending={self.random.choice(('true', 'false'))}"
+        order = self.emit("sort_indices", [x], attributes, shape, float(max(1, size)), True, "i64")
+        if self.random.random() < 0.7:
+            self.emit("gather_elements", [x, order], f"axis={axis}", shape, x.bound, x.exact)
 
     def reduce(self) -> None:
         x = self.pick("fi")
@@ -470,6 +505,8 @@ _STEPS = (
     _Maker.pad,
     _Maker.concat,
     _Maker.gather,
+    _Maker.scatter,
+    _Maker.sort,
     _Maker.reduce,
     _Maker.softmax,
     _Maker.scan,

@@ -83,6 +83,8 @@ struct Row {
 std::vector<Row> pointwise_rows();
 std::vector<Row> shape_rows();
 std::vector<Row> reduction_rows();
+std::vector<Row> scatter_rows();
+std::vector<Row> order_rows();
 std::vector<Row> network_rows();
 std::vector<Row> creation_rows();
 

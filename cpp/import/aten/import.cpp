@@ -12,7 +12,8 @@ namespace {
 const std::map<std::string, Lowering>& table() {
   static const std::map<std::string, Lowering> rows = [] {
     std::map<std::string, Lowering> t;
-    for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), network_rows(), creation_rows()}) {
+    for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), scatter_rows(), order_rows(),
+                               network_rows(), creation_rows()}) {
       for (const Row& row : family) t.emplace(row.target, row.lower);
     }
     return t;

@@ -178,12 +178,18 @@ void constant_pad(Call& c) {
 
 void index_select(Call& c) {
   Value* x = c.tensor(0);
-  c.set(c.b.gather(x, c.tensor(2), c.axis(1, "dim", x)));
+  if (x->type.rank() == 0) x = c.b.reshape(x, {1});
+  c.set(c.b.reshape(c.b.gather(x, c.tensor(2), c.axis(1, "dim", x)), c.result_shape()));
 }
 
 void gather(Call& c) {
   Value* x = c.tensor(0);
   Value* index = c.tensor(2);
+  if (index->type.num_elements() == Dim(0)) {
+    // PyTorch lets it have any rank.
+    c.set(c.b.full(index->type.shape, x->type.dtype, 0));
+    return;
+  }
   if (x->type.rank() == 0) {
     c.set(c.b.reshape(x, index->type.shape));
     return;
@@ -193,45 +199,6 @@ void gather(Call& c) {
 
 void embedding(Call& c) {
   c.set(c.b.gather(c.tensor(0), c.tensor(1), 0));
-}
-
-// x[i0, i1, …] with integer tensors, of which the leading ones may be absent; they broadcast together.
-void index(Call& c) {
-  Value* x = c.tensor(0);
-  const Argument* list = c.argument(1);
-  std::vector<size_t> axes;
-  std::vector<Value*> indices;
-  for (size_t i = 0; i < list->list.size(); ++i) {
-    if (list->list[i].kind == Argument::Kind::None) continue;
-    axes.push_back(i);
-    indices.push_back(c.list_tensor(1, i));
-    if (indices.back()->type.dtype == DType::boolean) {
-      c.fail("a boolean index gives a size that depends on data, which is not supported yet");
-    }
-  }
-  for (size_t i = 1; i < axes.size(); ++i) {
-    if (axes[i] != axes[i - 1] + 1) c.fail("indexing with a slice between tensors is not supported yet");
-  }
-  if (axes.size() == 1) {
-    c.set(c.b.gather(x, indices[0], static_cast<int>(axes[0])));
-    return;
-  }
-  // Several axes become one: their sizes and indices are combined in row-major order.
-  Shape shape = x->type.shape, joint(shape.begin(), shape.begin() + static_cast<long>(axes[0]));
-  Dim size = 1;
-  Value* combined = nullptr;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const Dim& n = shape[axes[i]];
-    Value* at = c.b.cast(indices[i], DType::i64);
-    Value* extent = c.b.dim_value(n);
-    // Python's negative indices count from the end of their own axis.
-    at = c.b.select(c.b.binary(Fn::Lt, at, c.b.scalar_int(DType::i64, 0)), c.b.add(at, extent), at);
-    combined = combined ? c.b.add(c.b.mul(combined, extent), at) : at;
-    size = size * n;
-  }
-  joint.push_back(size);
-  joint.insert(joint.end(), shape.begin() + static_cast<long>(axes.back()) + 1, shape.end());
-  c.set(c.b.gather(c.b.reshape(x, joint), combined, static_cast<int>(axes[0])));
 }
 
 // The input is row-major (Python has made sure of it), so its memory is its elements in order.
@@ -331,7 +298,6 @@ std::vector<Row> shape_rows() {
       {"aten.index_select.default", index_select},
       {"aten.gather.default", gather},
       {"aten.embedding.default", embedding},
-      {"aten.index.Tensor", index},
       {"aten.upsample_nearest1d.vec", upsample_nearest},
       {"aten.upsample_nearest2d.vec", upsample_nearest},
       {"aten.upsample_nearest2d.default", upsample_nearest},

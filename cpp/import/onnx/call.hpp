@@ -84,6 +84,7 @@ struct Row {
 std::vector<Row> pointwise_rows();
 std::vector<Row> shape_rows();
 std::vector<Row> reduction_rows();
+std::vector<Row> order_rows();
 std::vector<Row> network_rows();
 std::vector<Row> quantization_rows();
 

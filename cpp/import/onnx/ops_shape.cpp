@@ -368,38 +368,6 @@ void gather_elements(Call& c) {
   c.set(c.b.node(Op::GatherElements, {x, c.input(1)}, {{"axis", c.axis("axis", 0, x)}}));
 }
 
-// The last axis of the indices holds positions on the first axes of the data (after the batch axes): these axes become
-// one, which is gathered from.
-void gather_nd(Call& c) {
-  Value* x = c.input(0);
-  Value* index = c.b.cast(c.input(1), DType::i64);
-  int64_t rank = x->type.rank(), last = index->type.rank() - 1, batch = c.integer("batch_dims", 0);
-  c.require(last >= 0 && batch >= 0 && batch <= last && batch < rank, "batch_dims is out of range");
-  c.require(index->type.shape.back().is_constant(), "the last axis of the indices must be constant");
-  int64_t depth = index->type.shape.back().value();
-  c.require(depth >= 1 && batch + depth <= rank, "the indices have more positions than the data has axes");
-  Value* position = nullptr;
-  auto advance = [&](Value* along, const Dim& size) {
-    position = position ? c.b.add(c.b.mul(position, c.b.dim_value(size)), along) : along;
-  };
-  Dim count = 1;
-  Shape shape(index->type.shape.begin(), index->type.shape.end() - 1);
-  for (int64_t i = 0; i < batch + depth; ++i) {
-    const Dim& size = x->type.shape[static_cast<size_t>(i)];
-    count = count * size;
-    if (i < batch) {
-      advance(c.b.iota(shape, static_cast<int>(i), DType::i64), size);
-      continue;
-    }
-    Value* at = c.b.squeeze(c.b.slice_axis(index, static_cast<int>(last), i - batch, i - batch + 1), {last});
-    Value* wrapped = c.b.add(at, c.b.dim_value(size));
-    advance(c.b.select(c.b.binary(Fn::Lt, at, c.b.scalar_int(DType::i64, 0)), wrapped, at), size);
-  }
-  Shape joined{count};
-  joined.insert(joined.end(), x->type.shape.begin() + batch + depth, x->type.shape.end());
-  c.set(c.b.gather(c.b.reshape(x, joined), position, 0));
-}
-
 void range(Call& c) {
   Value* start = c.input(0);
   DType t = start->type.dtype;
@@ -502,7 +470,6 @@ std::vector<Row> shape_rows() {
       {"Flatten", flatten},
       {"Gather", gather},
       {"GatherElements", gather_elements},
-      {"GatherND", gather_nd},
       {"OneHot", one_hot},
       {"Pad", pad},
       {"Range", range},
