@@ -183,6 +183,19 @@ llvm::Value* KernelEmitter::access_mask() {
   return mask;
 }
 
+// An index into an axis without elements is always wrong, so the element that is read in its place is not there either.
+llvm::Value* KernelEmitter::axes_not_empty(const Dim& index, const Point& point) {
+  Value* all = nullptr;
+  for (const Dim& s : index.symbols()) {
+    if (s.symbol_name()[0] != '@') continue;
+    const Dim& size = indirect(s.symbol_name()).size;
+    if (provably_le(1, size)) continue;
+    Value* something = b_.CreateICmpSGT(scalar_dim(size, point), b_.getInt64(0));
+    all = all ? b_.CreateAnd(all, something) : something;
+  }
+  return all;
+}
+
 KernelEmitter::Typed KernelEmitter::emit_load(const Expr& e, const Point& point) {
   const auto buffer = static_cast<size_t>(e.buffer);
   Value* base = buffers_[buffer];
@@ -203,12 +216,15 @@ KernelEmitter::Typed KernelEmitter::emit_load(const Expr& e, const Point& point)
       Value* condition = g.condition.is_vector ? b_.CreateOrReduce(g.condition.value) : g.condition.value;
       pointer = b_.CreateSelect(condition, pointer, args_);
     }
+    if (Value* something = axes_not_empty(e.index, point)) pointer = b_.CreateSelect(something, pointer, args_);
     return {finish(b_.CreateAlignedLoad(element, pointer, align)), false};
   }
   Dim variable = vector_dim_variable_;
   auto stride = e.index.coefficient_of(variable);
   bool indirect_lanes = has_vector_indirect(e.index);
   Value* mask = access_mask();
+  if (Value* something = axes_not_empty(e.index, point))
+    mask = mask ? b_.CreateAnd(mask, splat(something)) : splat(something);
   llvm::Type* vector = vector_of(element);
   if (stride && *stride == Dim(1) && !indirect_lanes) {
     Value* pointer = address(base, e.index, e.dtype, point);

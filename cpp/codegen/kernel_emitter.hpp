@@ -135,6 +135,7 @@ class KernelEmitter {
   Typed value(const ExprPtr& e, const Point& point);
   Typed compute(const ExprPtr& e, const Point& point);
   Typed emit_load(const Expr& e, const Point& point);
+  Value* axes_not_empty(const Dim& index, const Point& point);  // null: surely
   Typed emit_guard(const Expr& e, const Point& point);
   void emit_store(const StoreDef& store, const Point& point);
   void store_lanes(const StoreDef& store, Value* item, Value* offsets);

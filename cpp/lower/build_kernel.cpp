@@ -228,8 +228,14 @@ class KernelBuilder {
   }
 
   static Indices reshape_indices(const Indices& indices, const Shape& from, const Shape& to) {
-    // Nothing has an index in an empty tensor.
-    if (std::count(to.begin(), to.end(), Dim(0)) > 0) return Indices(to.size(), Dim(0));
+    // Nothing has an index in an empty tensor; what would have stays in the loop that does not run.
+    if (auto none = std::find(to.begin(), to.end(), Dim(0)); none != to.end()) {
+      auto empty = std::find(from.begin(), from.end(), Dim(0));
+      CUVIL_CHECK(empty != from.end(), "a reshape of something to nothing");
+      Indices inner(to.size(), Dim(0));
+      inner[static_cast<size_t>(none - to.begin())] = indices[static_cast<size_t>(empty - from.begin())];
+      return inner;
+    }
     // Leading and trailing axes that agree keep their indices.
     size_t head = 0, tail = 0;
     while (head < from.size() && head < to.size() && from[head] == to[head]) ++head;

@@ -265,3 +265,18 @@ def test_large_enough_for_several_threads() -> None:
     wanted = data.copy()
     np.add.at(wanted, (index, np.arange(4096)), updates)
     np.testing.assert_array_equal(run(text, data, index, updates), wanted)
+
+
+def test_gather_from_an_axis_that_turns_out_empty() -> None:
+    torch = pytest.importorskip("torch")  # whose empty tensors have no address at all
+    for index, shape in (("i64[5]", "5, 3"), ("i64[]", "3")):
+        text = f"""graph g(%x: f32[n, 3], %i: {index}) symbols(n in 0..) {{
+  %y = gather(%x, %i) {{axis=0}} : f32[{shape}]
+  return "y" = %y
+}}
+"""
+        function = native.compile(native.parse_graph(text))
+        indices = torch.zeros(5 if "5" in index else (), dtype=torch.int64)
+        function.run(torch.ones(2, 3), indices)
+        with pytest.raises(cuvil.InputError, match="index 0 lies outside an axis of size 0"):
+            function.run(torch.ones(0, 3), indices)
