@@ -350,8 +350,8 @@ class Fuser {
       // A border or concatenation whose place is fixed takes its parts one by one.
       if (storage_.count(next->result.get())) break;
       if (done_.count(next) || dissolves(*next) || info(next->op).kind == OpKind::Contract ||
-          next->op == Op::WindowReduce || next->op == Op::Scan || stands_alone(*next) || (next->op == Op::Concat && !is_stack(*next)) ||
-          (anchored && next->op == Op::Reduce)) {
+          next->op == Op::WindowReduce || next->op == Op::Scan || stands_alone(*next) ||
+          (next->op == Op::Concat && !is_stack(*next)) || (anchored && next->op == Op::Reduce)) {
         break;
       }
       if (next->op == Op::Pad && feeds_anchor(next->result.get()) && !is_channel_pad(*next)) break;

@@ -14,8 +14,8 @@ namespace {
 const std::map<std::string, Lowering, std::less<>>& table() {
   static const auto rows = [] {
     std::map<std::string, Lowering, std::less<>> t;
-    for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), order_rows(), network_rows(),
-                               quantization_rows()}) {
+    for (const auto& family :
+         {pointwise_rows(), shape_rows(), reduction_rows(), order_rows(), network_rows(), quantization_rows()}) {
       for (const Row& row : family) t.emplace(row.op, row.lower);
     }
     return t;
