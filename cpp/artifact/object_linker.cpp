@@ -274,6 +274,13 @@ class Linker {
 
 }  // namespace
 
+uint16_t machine_of(std::string_view object) {
+  elf::Header header;
+  CUVIL_CHECK(object.size() >= sizeof header, "truncated object");
+  std::memcpy(&header, object.data(), sizeof header);
+  return header.machine;
+}
+
 LinkedImage link_objects(const std::vector<std::string_view>& objects, size_t page_size) {
   return Linker(objects, page_size).link();
 }

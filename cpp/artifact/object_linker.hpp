@@ -25,6 +25,9 @@ struct LinkedImage {
   uint16_t machine = 0;                     // e_machine of the objects
 };
 
+/// The machine (e_machine) an object is for.
+uint16_t machine_of(std::string_view object);
+
 /// Links ELF64 objects of one machine, x86-64 or AArch64. Throws InternalError for undefined or doubly defined
 /// symbols and for relocations that position-independent code does not have.
 LinkedImage link_objects(const std::vector<std::string_view>& objects, size_t page_size);

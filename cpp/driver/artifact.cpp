@@ -124,9 +124,7 @@ void read_line(const std::vector<std::string>& fields, CompiledModel& model) {
 void save_model(const CompiledModel& model, const std::string& path) {
   CUVIL_CHECK(!model.objects.empty(), "a model that was loaded has no objects to save");
   std::vector<std::string_view> objects(model.objects.begin(), model.objects.end());
-  // Pages of the largest size of any machine Cuvil links for keep one layout good for all of them.
-  LinkedImage image = link_objects(objects, artifact_page_size(0));
-  image = link_objects(objects, artifact_page_size(image.machine));
+  const LinkedImage image = link_objects(objects, artifact_page_size(machine_of(objects[0])));
   const std::string metadata = metadata_of(model);
   ArtifactParts parts;
   parts.image = &image;

@@ -14,18 +14,21 @@ std::vector<int64_t> both_sides(const std::vector<int64_t>& pads) {
   return both;
 }
 
-// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-void convolution(Call& c) {
+struct ConvArguments {
+  std::vector<int64_t> strides, pads, dilations;
+  int64_t groups = 1;
+  bool transposed = false;
+};
+
+void convolve(Call& c, const ConvArguments& arguments) {
   Value* x = c.tensor(0);
   Value* w = c.tensor(1);
-  size_t spatial = w->type.shape.size() - 2;
-  bool unbatched = x->type.shape.size() == spatial + 1;
+  const size_t spatial = w->type.shape.size() - 2;
+  const bool unbatched = x->type.shape.size() == spatial + 1;
   if (unbatched) x = c.b.unsqueeze(x, {0});
-  const std::vector<int64_t> strides = c.ints(3, "stride", spatial), pads = c.ints(4, "padding", spatial),
-                             dilations = c.ints(5, "dilation", spatial);
-  const int64_t groups = c.integer(8, "groups", 1);
+  const auto& [strides, pads, dilations, groups, transposed] = arguments;
   Value* y = nullptr;
-  if (c.boolean(6, "transposed")) {
+  if (transposed) {
     Shape sizes = c.result_shape();
     sizes.erase(sizes.begin(), sizes.end() - static_cast<long>(spatial));
     y = c.b.conv_transpose(x, w, strides, pads, sizes, dilations, groups);
@@ -36,20 +39,20 @@ void convolution(Call& c) {
   c.set(unbatched ? c.b.squeeze(y, {0}) : y);
 }
 
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+void convolution(Call& c) {
+  const size_t spatial = c.tensor(1)->type.shape.size() - 2;
+  convolve(c, {c.ints(3, "stride", spatial), c.ints(4, "padding", spatial), c.ints(5, "dilation", spatial),
+               c.integer(8, "groups", 1), c.boolean(6, "transposed")});
+}
+
 // input, weight, bias, stride, padding, dilation, groups
 void conv(Call& c) {
-  Value* x = c.tensor(0);
-  Value* w = c.tensor(1);
-  size_t spatial = w->type.shape.size() - 2;
-  bool unbatched = x->type.shape.size() == spatial + 1;
-  if (unbatched) x = c.b.unsqueeze(x, {0});
+  const size_t spatial = c.tensor(1)->type.shape.size() - 2;
   auto each = [&](size_t position, const char* name, int64_t fallback) {
     return c.has(position, name) ? c.ints(position, name, spatial) : std::vector<int64_t>(spatial, fallback);
   };
-  Value* y = c.b.conv(x, w, each(3, "stride", 1), both_sides(each(4, "padding", 0)), each(5, "dilation", 1),
-                      c.integer(6, "groups", 1));
-  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, c.b.per_channel(bias, spatial + 2));
-  c.set(unbatched ? c.b.squeeze(y, {0}) : y);
+  convolve(c, {each(3, "stride", 1), each(4, "padding", 0), each(5, "dilation", 1), c.integer(6, "groups", 1), false});
 }
 
 void matmul(Call& c) {
