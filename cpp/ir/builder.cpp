@@ -56,13 +56,46 @@ Value* Builder::unary(Fn fn, Value* x) {
   return node(Op::Pointwise, {x}, {{"fn", fn}});
 }
 Value* Builder::binary(Fn fn, Value* a, Value* b) {
-  return node(Op::Pointwise, {a, b}, {{"fn", fn}});
+  return node(Op::Pointwise, broadcastable({a, b}), {{"fn", fn}});
 }
 Value* Builder::binary(Fn fn, Value* a, double b) {
   return binary(fn, a, scalar(a->type.dtype, b));
 }
 Value* Builder::select(Value* condition, Value* a, Value* b) {
-  return node(Op::Pointwise, {condition, a, b}, {{"fn", Fn::Select}});
+  return node(Op::Pointwise, broadcastable({condition, a, b}), {{"fn", Fn::Select}});
+}
+
+std::vector<Value*> Builder::broadcastable(std::vector<Value*> xs) {
+  size_t rank = 0;
+  for (const Value* x : xs) rank = std::max(rank, x->type.shape.size());
+  for (size_t back = 1; back <= rank; ++back) {
+    auto size_of = [&](const Value* x) {
+      return back <= x->type.shape.size() ? x->type.shape[x->type.shape.size() - back] : Dim(1);
+    };
+    // Sizes that are known not to be 1 decide; else the largest does, be it 1 or not.
+    std::optional<Dim> decided, open;
+    bool differ = false;
+    for (const Value* x : xs) {
+      const Dim d = size_of(x);
+      if (d == Dim(1)) continue;
+      differ |= open && *open != d;
+      if (d.is_constant()) {
+        if (decided && *decided != d) return xs;  // the error is the node's
+        decided = d;
+      }
+      open = open ? maximum(*open, d) : d;
+    }
+    if (!differ) continue;
+    const Dim size = decided ? *decided : *open;
+    for (Value*& x : xs) {
+      const Dim d = size_of(x);
+      if (d == Dim(1) || d == size) continue;
+      node(Op::CheckEqual, {}, {{"lhs", std::vector<Dim>{(d - 1) * (d - size)}}, {"rhs", std::vector<Dim>{Dim(0)}}});
+      Value* at = binary(Fn::Min, iota({size}, 0, DType::i64), dim_value(d - 1));
+      x = gather(x, at, -static_cast<int>(back));
+    }
+  }
+  return xs;
 }
 
 Value* Builder::cast(Value* x, DType dtype) {
@@ -73,6 +106,14 @@ Value* Builder::cast(Value* x, DType dtype) {
 Value* Builder::reshape(Value* x, Shape shape) {
   if (x->type.shape == shape) return x;
   return node(Op::Reshape, {x}, {{"shape", std::move(shape)}});
+}
+
+Value* Builder::reshape_checked(Value* x, Shape shape) {
+  const Dim before = x->type.num_elements(), after = Type{x->type.dtype, shape}.num_elements();
+  if (before != after && !(before - after).is_constant()) {
+    node(Op::CheckEqual, {}, {{"lhs", std::vector<Dim>{before}}, {"rhs", std::vector<Dim>{after}}});
+  }
+  return reshape(x, std::move(shape));
 }
 
 Value* Builder::transpose(Value* x, std::vector<int64_t> perm) {

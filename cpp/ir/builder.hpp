@@ -47,8 +47,14 @@ class Builder {
   Value* mul(Value* a, Value* b) { return binary(Fn::Mul, a, b); }
   Value* div(Value* a, Value* b) { return binary(Fn::Div, a, b); }
 
+  /// The same values, so that they broadcast for any sizes with which they do at run time: where two sizes are neither
+  /// known to be equal nor known to be 1, elements are gathered, and the sizes checked.
+  std::vector<Value*> broadcastable(std::vector<Value*> xs);
+
   // Index-like. Axes may be negative.
   Value* reshape(Value* x, Shape shape);
+  /// A reshape whose sizes are only known to fit at run time.
+  Value* reshape_checked(Value* x, Shape shape);
   Value* transpose(Value* x, std::vector<int64_t> perm);
   Value* broadcast(Value* x, Shape shape);
   Value* slice(Value* x, std::vector<Dim> starts, std::vector<Dim> limits, std::vector<int64_t> steps);

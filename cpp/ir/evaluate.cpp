@@ -34,15 +34,17 @@ Tensor evaluate_node(const Node& node, const std::vector<Tensor>& operands, cons
       return evaluate_reduce(context);
     case OpKind::Other:
       return node.op == Op::Scan ? evaluate_reduce(context) : evaluate_order(context);
+    case OpKind::Host:
+      break;  // see procedure/execute.hpp
   }
-  throw InternalError("unknown kind of op");
+  throw InternalError("not an op of a straight graph: " + std::string(info(node.op).name));
 }
 
 std::optional<Tensor> evaluate_constant(const Value* value, int64_t most_elements) {
   if (const Tensor* t = constant_of(value)) return *t;
   if (!value->producer || !value->type.is_static() || value->type.num_elements().value() > most_elements)
     return std::nullopt;
-  if (value->producer->op == Op::DimValue) return std::nullopt;
+  if (value->producer->op == Op::DimValue || info(value->producer->op).kind == OpKind::Host) return std::nullopt;
   std::vector<Tensor> operands;
   for (const Value* operand : value->producer->operands) {
     std::optional<Tensor> t = evaluate_constant(operand, most_elements);

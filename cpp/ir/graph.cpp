@@ -104,6 +104,17 @@ Graph Graph::clone() const {
   return copy;
 }
 
+void visit_dims(const Node& node, const std::function<void(const Dim&)>& f) {
+  for (const Dim& d : node.type().shape) f(d);
+  for (const auto& [name, attribute] : node.attributes) {
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&attribute)) {
+      for (const Dim& d : *dims) f(d);
+    } else if (const Dim* dim = std::get_if<Dim>(&attribute)) {
+      f(*dim);
+    }
+  }
+}
+
 const Tensor* constant_of(const Value* value) {
   return is_op(value, Op::Constant) ? &value->producer->tensor() : nullptr;
 }

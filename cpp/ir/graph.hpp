@@ -1,6 +1,7 @@
 // Graph: typed SSA over tensors, the form in which models are imported and transformed.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -17,8 +18,12 @@ namespace cuvil {
 struct Node;
 [[noreturn]] void throw_missing_attribute(const Node& node, std::string_view name);
 
+class Graph;
+/// A region of control flow. Its values are its own: what it uses of the graph around it is passed to it.
+using Region = std::shared_ptr<const Graph>;
+
 using Attribute = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<Dim>, Dim, DType,
-                               Fn, ReduceFn, Tensor>;
+                               Fn, ReduceFn, Tensor, Region>;
 using Attributes = std::map<std::string, Attribute, std::less<>>;
 
 /// One tensor: a graph input (no producer) or the result of a node. Identity is the address.
@@ -43,6 +48,7 @@ struct Node {
   Fn fn() const { return get<Fn>("fn"); }
   ReduceFn reduce_fn() const { return get<ReduceFn>("fn"); }
   const Tensor& tensor() const { return get<Tensor>("value"); }
+  const Graph& region(std::string_view name) const { return *get<Region>(name); }
   Value* operand(size_t i) const { return operands.at(i); }
   const Type& type() const { return result->type; }
 };
@@ -89,6 +95,9 @@ class Graph {
   std::list<std::unique_ptr<Node>> nodes_;
   std::vector<Output> outputs_;
 };
+
+/// Calls f on every Dim of the node's type and attributes (not on those in its regions).
+void visit_dims(const Node& node, const std::function<void(const Dim&)>& f);
 
 const Tensor* constant_of(const Value* value);  // null unless produced by a Constant
 inline bool is_op(const Value* value, Op op) {

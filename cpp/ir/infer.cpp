@@ -71,7 +71,9 @@ Type infer_pointwise(const Node& node) {
 
 Type infer_reshape(const Node& node) {
   Type type{type_of(node, 0).dtype, node.dims("shape")};
-  if (type.num_elements() != type_of(node, 0).num_elements()) {
+  const Dim more = type.num_elements() - type_of(node, 0).num_elements();
+  // What can't be disproved may hold at run time; importers add a check.
+  if (auto c = more.constant(); c && *c != 0) {
     fail(node, "cannot reshape to " + shape_str(type.shape) + ": the number of elements differs");
   }
   return type;
@@ -311,6 +313,46 @@ Type infer_conv(const Node& node) {
   return type;
 }
 
+const Type kToken = {DType::boolean, {}};
+
+void require_inputs(const Node& node, const Graph& region, size_t count) {
+  require(node, region.inputs().size() == count, "a region takes another number of operands");
+}
+
+Type infer_host(const Node& node) {
+  const size_t count = node.operands.size();
+  auto is_scalar = [&](size_t i, DType dtype) { return type_of(node, i).dtype == dtype && type_of(node, i).rank() == 0; };
+  switch (node.op) {
+    case Op::If: {
+      require(node, is_scalar(0, DType::boolean), "the condition must be a bool of rank 0");
+      const Graph &yes = node.region("then"), &no = node.region("else");
+      require_inputs(node, yes, count - 1);
+      require_inputs(node, no, count - 1);
+      require(node, yes.outputs().size() == no.outputs().size(), "the branches return different numbers of values");
+      break;
+    }
+    case Op::Loop: {
+      require(node, is_scalar(0, DType::i64), "the number of trips must be an i64 of rank 0");
+      require(node, is_scalar(1, DType::boolean), "the condition must be a bool of rank 0");
+      const auto carried = static_cast<size_t>(node.integer("carried"));
+      const Graph& body = node.region("body");
+      require_inputs(node, body, count);
+      require(node, carried + 2 <= count && carried + 1 <= body.outputs().size(), "too few carried values");
+      break;
+    }
+    case Op::Sizes: {
+      const Type& t = type_of(node, 0);
+      const auto n = static_cast<int64_t>(node.dims("dims").size());
+      require(node, t.dtype == DType::i64 && t.shape == Shape{Dim(n)}, "needs an i64 vector with one element per size");
+      for (const Dim& d : node.dims("dims")) require(node, d.is_symbol(), "binds symbols only");
+      break;
+    }
+    default:
+      require(node, node.dims("lhs").size() == node.dims("rhs").size(), "as many sizes on both sides");
+  }
+  return kToken;
+}
+
 }  // namespace
 
 Type infer_type(const Node& node) {
@@ -366,6 +408,13 @@ Type infer_type(const Node& node) {
       return infer_conv(node);
     case Op::WindowReduce:
       return infer_window_reduce(node);
+    case Op::If:
+    case Op::Loop:
+    case Op::Sizes:
+    case Op::CheckEqual:
+      return infer_host(node);
+    case Op::Result:
+      return {node.get<DType>("dtype"), node.dims("shape")};
   }
   fail(node, "unknown op");
 }

@@ -16,12 +16,13 @@ enum class OpKind : uint8_t {
   Reduce,     // folds axes
   Contract,   // sums of products
   Other,
+  Host,  // runs between kernels: control flow, and sizes that depend on data
 };
 
 // Op, text name, kind, minimum and maximum number of operands (-1: any), attributes ("name:type", '?' = optional),
 // meaning
 //
-// Attribute types: int, float, string, bool, ints, dims, dtype, fn, tensor, dim.
+// Attribute types: int, float, string, bool, ints, dims, dtype, fn, tensor, dim, graph.
 #define CUVIL_OPS(X)                                                                                                   \
   X(Constant, "constant", Leaf, 0, 0, "value:tensor", "a tensor known at compile time")                                \
   X(DimValue, "dim_value", Leaf, 0, 0, "value:dim", "a size as a rank-0 i64 tensor")                                   \
@@ -51,7 +52,15 @@ enum class OpKind : uint8_t {
   X(Conv, "conv", Contract, 2, 2, "strides:ints dilations:ints groups:int",                                            \
     "valid convolution [n, c, s…] ∗ [oc, c/groups, k…] of any spatial rank; padding is a separate op")                 \
   X(WindowReduce, "window_reduce", Reduce, 1, 1, "fn:reduce window:ints strides:ints dilations:ints",                  \
-    "folds windows of the trailing axes, without padding")
+    "folds windows of the trailing axes, without padding")                                                             \
+  X(If, "if", Host, 1, -1, "then:graph else:graph",                                                                    \
+    "operand 0 ? then : else, called with the other operands; a token whose parts are `result` nodes")                 \
+  X(Loop, "loop", Host, 2, -1, "body:graph carried:int",                                                               \
+    "operands: most trips, condition, carried values, others. Calls body(trip, condition, carried, others), which "    \
+    "gives condition, carried, rows, until the condition fails. A token: carried values, then stacks of the rows")     \
+  X(Result, "result", Host, 1, 1, "index:int dtype:dtype shape:dims", "one of the results of an if or loop")           \
+  X(Sizes, "sizes", Host, 1, 1, "dims:dims", "makes the elements of an i64 vector the values of new symbols; a token") \
+  X(CheckEqual, "check_equal", Host, 0, 0, "lhs:dims rhs:dims", "fails at run time unless lhs = rhs; a token")
 
 enum class Op : uint8_t {
 #define X(name, text, kind, lo, hi, attrs, doc) name,

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "ir/attribute_spec.hpp"
 #include "ir/text.hpp"
@@ -17,6 +18,14 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Graph run() {
+    Graph parsed = graph();
+    skip_space();
+    if (pos_ != text_.size()) fail("text after the graph");
+    return parsed;
+  }
+
+ private:
+  Graph graph() {
     Graph graph;
     expect("graph");
     graph.name = identifier();
@@ -47,12 +56,17 @@ class Parser {
       } while (accept(","));
     }
     expect("}");
-    skip_space();
-    if (pos_ != text_.size()) fail("text after the graph");
     return graph;
   }
 
- private:
+  // Values of a region are its own; symbols may be those of the graph around it.
+  Region region() {
+    auto outer = std::exchange(values_, {});
+    auto parsed = std::make_shared<const Graph>(graph());
+    values_ = std::move(outer);
+    return parsed;
+  }
+
   [[noreturn]] void fail(const std::string& what) const {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < pos_ && i < text_.size(); ++i) {
@@ -275,6 +289,7 @@ class Parser {
     if (type == "dim") return dim();
     if (type == "dtype") return dtype();
     if (type == "tensor") return tensor();
+    if (type == "graph") return region();
     std::string name = identifier();
     if (type == "fn") {
       if (auto fn = fn_from_name(name)) return *fn;

@@ -103,9 +103,7 @@ class Printer {
     for (const auto& input : graph_.inputs()) {
       for (const Dim& d : input->type.shape) add(d);
     }
-    for (const auto& node : graph_.nodes()) {
-      for (const Dim& d : node->type().shape) add(d);
-    }
+    for (const auto& node : graph_.nodes()) visit_dims(*node, add);
     if (symbols.empty()) return "";
     std::string s = " symbols(";
     bool first = true;
@@ -144,6 +142,8 @@ class Printer {
             return std::string(info(v).name);
           else if constexpr (std::is_same_v<T, ReduceFn>)
             return std::string(cuvil::name_of(v));
+          else if constexpr (std::is_same_v<T, Region>)
+            return print(*v, options_);
           else
             return tensor_str(v, options_);
         },

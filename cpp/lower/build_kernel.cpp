@@ -223,8 +223,14 @@ class KernelBuilder {
       case Op::SortIndices:
         obstacle(std::string(info(node.op).name) + " is a kernel of its own");
         return constant_expr(dtype, 0);
+      case Op::If:
+      case Op::Loop:
+      case Op::Result:
+      case Op::Sizes:
+      case Op::CheckEqual:
+        break;
     }
-    throw InternalError("unknown op");
+    throw InternalError("not an op of a straight graph");
   }
 
   static Indices reshape_indices(const Indices& indices, const Shape& from, const Shape& to) {

@@ -17,6 +17,8 @@ void bind_import_onnx(py::module_& m);
 void bind_reference(py::module_& m);
 /// compile(), CompiledModel and its descriptions (compile.cpp).
 void bind_compile(py::module_& m);
+/// CompiledModule (compiled_module.cpp).
+void bind_compiled_module(py::module_& m);
 /// Exceptions, and the translation of the compiler's C++ exceptions (errors.cpp). Comes first.
 void bind_errors(py::module_& m);
 

@@ -266,4 +266,17 @@ bool BorrowedTensor::borrow_dlpack(PyObject* object, const std::string& name, co
   return false;
 }
 
+Tensor copy_of(PyObject* object, const std::string& name) {
+  py::object array = py::module_::import("numpy").attr("asarray")(py::handle(object));
+  const auto dtype_name = py::str(array.attr("dtype")).cast<std::string>();
+  const std::optional<DType> dtype = dtype_from_any_name(dtype_name);
+  if (!dtype) throw InputFault("input '" + name + "': elements of type " + dtype_name + " are not supported");
+  Type type{*dtype, Shape(array.attr("ndim").cast<size_t>(), Dim(0))};
+  BorrowedTensor borrowed;
+  borrowed.borrow(array.ptr(), name, type);
+  Tensor copy(*dtype, std::vector<int64_t>(borrowed.shape(), borrowed.shape() + borrowed.rank()));
+  if (copy.num_bytes()) std::memcpy(copy.mutable_data(), borrowed.data(), copy.num_bytes());
+  return copy;
+}
+
 }  // namespace cuvil::python

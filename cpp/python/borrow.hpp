@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/tensor.hpp"
 #include "ir/type.hpp"
 #include "python/dlpack.h"
 #include "python/tensor_kinds.hpp"
@@ -64,6 +65,9 @@ class BorrowedTensor {
   std::unique_ptr<char[]> copy_;
   int64_t number_[1] = {};
 };
+
+/// A tensor of its own with the elements of any Python tensor or number. Throws InputFault.
+Tensor copy_of(PyObject* object, const std::string& name);
 
 /// "f32[2, 3]"
 std::string type_text(DType dtype, const int64_t* shape, int rank);

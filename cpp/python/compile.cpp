@@ -2,66 +2,24 @@
 #include "driver/compile.hpp"
 
 #include <pybind11/functional.h>
-#include <pybind11/stl.h>
 
 #include <chrono>
 
 #include "driver/artifact.hpp"
+#include "driver/module.hpp"
 #include "python/bindings.hpp"
 #include "python/call.hpp"
+#include "python/describe.hpp"
 #include "support/error.hpp"
 
 namespace cuvil::python {
 
 namespace {
 
-// A size as Python sees it: an int, or the text of an expression.
-py::object dim_object(const Dim& d) {
-  if (auto constant = d.constant()) return py::int_(*constant);
-  return py::str(d.str());
-}
-
-py::tuple shape_object(const Shape& shape) {
-  py::tuple t(shape.size());
-  for (size_t i = 0; i < shape.size(); ++i) t[i] = dim_object(shape[i]);
-  return t;
-}
-
-py::list tensor_infos(const std::vector<TensorInfo>& infos) {
-  py::list list;
-  for (const TensorInfo& info : infos) {
-    list.append(py::make_tuple(info.name, std::string(name_of(info.type.dtype)), shape_object(info.type.shape)));
-  }
-  return list;
-}
-
 std::vector<std::string> symbol_names(const Callable& self) {
   std::vector<std::string> names;
   for (const Dim& s : self.model().symbols) names.push_back(s.symbol_name());
   return names;
-}
-
-// The value with the given symbols, or None when it depends on others.
-py::object evaluate(const Dim& d, const std::map<std::string, int64_t>& symbols) {
-  for (const Dim& s : d.symbols()) {
-    if (!symbols.count(s.symbol_name())) return py::none();
-  }
-  return py::int_(d.evaluate([&](const std::string& name) { return symbols.at(name); }));
-}
-
-py::list kernel_rows(const Callable& self, const std::map<std::string, int64_t>& symbols) {
-  py::list rows;
-  for (const KernelInfo& k : self.model().kernels) {
-    py::dict row;
-    row["name"] = k.name;
-    row["description"] = k.description;
-    row["ops"] = k.ops;
-    row["sources"] = k.sources;
-    row["flops"] = evaluate(k.flops, symbols);
-    row["bytes"] = evaluate(k.bytes, symbols);
-    rows.append(row);
-  }
-  return rows;
 }
 
 py::list tuning_rows(const Callable& self) {
@@ -95,7 +53,7 @@ py::object profile(Callable& self, const py::args& inputs) {
   return py::make_tuple(rows, std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
 }
 
-std::unique_ptr<Callable> compile_graph(const Graph& graph, const std::string& target, int threads,
+py::object compile_graph(const Graph& graph, const std::string& target, int threads,
                                         const py::object& progress, const std::string& precision, bool tune) {
   CompileOptions options;
   if (precision == "strict") {
@@ -112,8 +70,20 @@ std::unique_ptr<Callable> compile_graph(const Graph& graph, const std::string& t
       progress(step, done);
     };
   }
-  py::gil_scoped_release nogil;
-  return std::make_unique<Callable>(compile(graph.clone(), options));
+  if (has_host_ops(graph)) {
+    std::unique_ptr<CompiledModule> module;
+    {
+      py::gil_scoped_release nogil;
+      module = std::make_unique<CompiledModule>(graph, options);
+    }
+    return py::cast(std::move(module));
+  }
+  std::unique_ptr<Callable> model;
+  {
+    py::gil_scoped_release nogil;
+    model = std::make_unique<Callable>(compile(graph.clone(), options));
+  }
+  return py::cast(std::move(model));
 }
 
 }  // namespace
@@ -133,7 +103,14 @@ void bind_compile(py::module_& m) {
       .def_property_readonly("outputs", [](const Callable& self) { return tensor_infos(self.model().outputs); })
       .def_property_readonly("symbols", symbol_names)
       .def_property_readonly("target", [](const Callable& self) { return self.model().target; })
-      .def("kernels", kernel_rows, py::arg("symbols") = std::map<std::string, int64_t>())
+      .def(
+          "kernels",
+          [](const Callable& self, const std::map<std::string, int64_t>& symbols) {
+            py::list rows;
+            append_kernel_rows(rows, self.model(), symbols);
+            return rows;
+          },
+          py::arg("symbols") = std::map<std::string, int64_t>())
       .def("symbol_values", &Callable::symbol_values, py::arg("input_shapes"))
       .def(
           "arena_bytes",

@@ -2,6 +2,9 @@
 #include <cstring>
 #include <new>
 
+#include <pybind11/stl.h>
+
+#include "import/onnx/import.hpp"
 #include "python/bindings.hpp"
 #include "python/borrow.hpp"
 #include "python/call.hpp"
@@ -33,6 +36,9 @@ void set_python_error() {
     set_error("ShapeError", e.what());
   } catch (const InputFault& e) {
     set_error("InputError", e.what());
+  } catch (const onnx::ValuesNeeded& e) {
+    py::object type = py::module_::import("cuvil._errors").attr("ValuesNeeded");
+    PyErr_SetObject(type.ptr(), py::make_tuple(e.what(), e.inputs, e.all_inputs).ptr());
   } catch (const CompileError& e) {
     set_error("CompileError", e.what());
   } catch (const LoadError& e) {

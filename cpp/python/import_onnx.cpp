@@ -3,19 +3,29 @@
 
 #include "import/onnx/import.hpp"
 #include "python/bindings.hpp"
+#include "python/borrow.hpp"
 
 namespace cuvil::python {
 
 namespace {
 
 using InputShapes = std::map<std::string, std::vector<std::string>>;
+using InputValues = std::map<std::string, py::object>;
 
-Graph import_onnx_file(const std::string& path, const InputShapes& shapes) {
-  py::gil_scoped_release nogil;
-  return onnx::import_file(path, {shapes});
+onnx::ImportOptions options_of(const InputShapes& shapes, const InputValues& values) {
+  onnx::ImportOptions options{shapes, {}};
+  for (const auto& [name, value] : values) options.input_values.emplace(name, copy_of(value.ptr(), name));
+  return options;
 }
 
-Graph import_onnx_bytes(const py::bytes& bytes, const InputShapes& shapes) {
+Graph import_onnx_file(const std::string& path, const InputShapes& shapes, const InputValues& values) {
+  const onnx::ImportOptions options = options_of(shapes, values);
+  py::gil_scoped_release nogil;
+  return onnx::import_file(path, options);
+}
+
+Graph import_onnx_bytes(const py::bytes& bytes, const InputShapes& shapes, const InputValues& values) {
+  const onnx::ImportOptions options = options_of(shapes, values);
   char* data = nullptr;
   Py_ssize_t size = 0;
   if (PyBytes_AsStringAndSize(bytes.ptr(), &data, &size) != 0) throw py::error_already_set();
@@ -27,14 +37,16 @@ Graph import_onnx_bytes(const py::bytes& bytes, const InputShapes& shapes) {
     delete held;
   });
   py::gil_scoped_release nogil;
-  return onnx::import_bytes({data, static_cast<size_t>(size)}, std::move(owner), {shapes});
+  return onnx::import_bytes({data, static_cast<size_t>(size)}, std::move(owner), options);
 }
 
 }  // namespace
 
 void bind_import_onnx(py::module_& m) {
-  m.def("import_onnx_file", import_onnx_file, py::arg("path"), py::arg("input_shapes") = InputShapes());
-  m.def("import_onnx_bytes", import_onnx_bytes, py::arg("model"), py::arg("input_shapes") = InputShapes());
+  m.def("import_onnx_file", import_onnx_file, py::arg("path"), py::arg("input_shapes") = InputShapes(),
+        py::arg("input_values") = InputValues());
+  m.def("import_onnx_bytes", import_onnx_bytes, py::arg("model"), py::arg("input_shapes") = InputShapes(),
+        py::arg("input_values") = InputValues());
 }
 
 }  // namespace cuvil::python

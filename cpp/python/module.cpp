@@ -13,6 +13,7 @@ PYBIND11_MODULE(cuvil_native, m) {
   bind_import_onnx(m);
   bind_reference(m);
   bind_compile(m);
+  bind_compiled_module(m);
   m.def("num_threads", &cuvil::runtime::num_threads);
   m.def("available_processors", &cuvil::runtime::available_processors);
   m.def("set_num_threads", &cuvil::runtime::set_num_threads, py::arg("count"), py::arg("oversubscribe") = false,

@@ -1,7 +1,7 @@
 // The reference evaluator on NumPy arrays.
 #include <pybind11/stl.h>
 
-#include "ir/evaluate.hpp"
+#include "procedure/execute.hpp"
 #include "python/bindings.hpp"
 #include "python/borrow.hpp"
 #include "python/tensor_kinds.hpp"
@@ -38,7 +38,7 @@ std::vector<py::object> evaluate_on_arrays(const Graph& graph, const std::vector
   std::vector<Tensor> outputs;
   {
     py::gil_scoped_release nogil;
-    outputs = evaluate(graph, inputs);
+    outputs = evaluate_with_control_flow(graph, inputs);
   }
   std::vector<py::object> results;
   for (const Tensor& t : outputs) results.push_back(to_numpy(t));

@@ -47,6 +47,8 @@ std::string key_of(const Node& node) {
             key += v.str();
           else if constexpr (std::is_same_v<T, Tensor>)
             append_tensor(key, v);
+          else if constexpr (std::is_same_v<T, Region>)
+            append(key, v.get());
           else
             append(key, v);
         },

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from cuvil import cuvil_native as _native
-from cuvil._errors import CompileError, InputError, ShapeError
+from cuvil._errors import CompileError, InputError, ShapeError, ValuesNeeded
 from cuvil._profile import Profile
 from cuvil._progress import Progress
-from cuvil._sources import ArtifactSource, FunctionSource, OnnxSource, Source
+from cuvil._sources import ArtifactSource, FunctionSource, OnnxSource, Source, by_name
 from cuvil._spec import InputSpec, parse_input_spec
 
 Axis = Tuple[int, int]
@@ -175,6 +175,57 @@ class CompiledFunction:
         return f"<cuvil.CompiledFunction ({inputs}) -> ({outputs})>"
 
 
+class SpecializedFunction:
+    """A model whose structure depends on the values of some inputs (axes, say): compiled at the first call for each.
+
+    Those inputs are passed like the others. ``variants`` are the compiled functions, by the bytes of those values.
+    """
+
+    _MOST_VARIANTS = 64
+
+    def __init__(self, source: OnnxSource, options: CompileOptions, needed: ValuesNeeded) -> None:
+        self._source = source
+        self._options = options
+        self._names = needed.all_inputs
+        self._needed = list(needed.inputs)
+        self._lock = threading.Lock()
+        self.variants: Dict[Tuple[Any, ...], CompiledFunction] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import numpy as np
+
+        given = dict(zip(self._names, by_name(args, kwargs, self._names)))
+        while True:
+            needed = list(self._needed)
+            values = {name: np.asarray(given[name]) for name in needed}
+            key = tuple((v.dtype.str, v.shape, v.tobytes()) for v in values.values())
+            function = self.variants.get(key)
+            if function is not None:
+                return function(*[given[name] for name in self._names if name not in values])
+            try:
+                compiled = CompiledFunction(self._source.with_values(values), self._options)
+            except ValuesNeeded as more:
+                with self._lock:
+                    self._needed = needed + [name for name in more.inputs if name not in needed]
+                    self.variants = {}
+                continue
+            with self._lock:
+                if len(self.variants) >= self._MOST_VARIANTS:
+                    self.variants.pop(next(iter(self.variants)))
+                self.variants[key] = compiled
+
+    def __repr__(self) -> str:
+        return f"<cuvil.SpecializedFunction of ({', '.join(self._names)}), by the values of {', '.join(self._needed)}>"
+
+
+def compile_onnx(source: OnnxSource, options: CompileOptions) -> Union[CompiledFunction, SpecializedFunction]:
+    """Compiles now if that is possible before the inputs' values are known."""
+    try:
+        return CompiledFunction(source, options)
+    except ValuesNeeded as needed:
+        return SpecializedFunction(source, options, needed)
+
+
 class LoadedFunction(CompiledFunction):
     """A model that ``cuvil.load`` read from a file: called with its inputs by position or name."""
 
@@ -271,7 +322,7 @@ def compile(
     options = CompileOptions(target, precision, tune)
     specs = parse_input_spec(input_spec)
     if isinstance(model, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(model, "SerializeToString"):
-        return CompiledFunction(OnnxSource(model, specs), options)
+        return compile_onnx(OnnxSource(model, specs), options)
     if type(model).__name__ == "ExportedProgram":
         return CompiledFunction(FunctionSource(model, (), {}, specs), options)
     if not callable(model):

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import List
+
 
 class CompileError(Exception):
     """The model or the request is at fault: the message names the node, the reason and the way out."""
+
+
+class ValuesNeeded(CompileError):
+    """The structure of the model depends on the values of some inputs."""
+
+    def __init__(self, message: str, inputs: List[str], all_inputs: List[str]) -> None:
+        super().__init__(message)
+        self.inputs = inputs
+        self.all_inputs = all_inputs
 
 
 class InternalError(Exception):

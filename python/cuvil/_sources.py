@@ -38,7 +38,7 @@ class Source:
         return result
 
 
-def _by_name(args: Tuple[Any, ...], kwargs: Dict[str, Any], names: Sequence[str]) -> List[Any]:
+def by_name(args: Tuple[Any, ...], kwargs: Dict[str, Any], names: Sequence[str]) -> List[Any]:
     """Positional and named arguments in the order of ``names``, all present."""
     if len(args) > len(names):
         raise InputError(f"the model takes {len(names)} inputs ({', '.join(names)}), got {len(args)}")
@@ -58,7 +58,11 @@ def _by_name(args: Tuple[Any, ...], kwargs: Dict[str, Any], names: Sequence[str]
 class OnnxSource(Source):
     """An ONNX model: a path, bytes, or a ModelProto."""
 
-    def __init__(self, model: Any, specs: Optional[List[InputSpec]]) -> None:
+    def __init__(
+        self, model: Any, specs: Optional[List[InputSpec]], values: Optional[Dict[str, Any]] = None
+    ) -> None:
+        """``values``: inputs that become constants."""
+        self._values = values or {}
         self._path: Optional[str] = None
         self._bytes = b""
         if isinstance(model, (str, os.PathLike)):
@@ -71,6 +75,8 @@ class OnnxSource(Source):
     def import_graph(self, varying: Varying) -> Any:
         shapes: Dict[str, List[str]] = {}
         for spec in self._specs:
+            if spec.name in self._values:
+                continue
             shape = spec.shape if spec.shape is not None else tuple(spec.example.shape)
             shapes[spec.name] = ["" if size is None else str(size) for size in shape]
         graph = self._import(shapes)
@@ -87,11 +93,15 @@ class OnnxSource(Source):
 
     def _import(self, shapes: Dict[str, List[str]]) -> Any:
         if self._path is not None:
-            return _native.import_onnx_file(self._path, shapes)
-        return _native.import_onnx_bytes(self._bytes, shapes)
+            return _native.import_onnx_file(self._path, shapes, self._values)
+        return _native.import_onnx_bytes(self._bytes, shapes, self._values)
+
+    def with_values(self, values: Dict[str, Any]) -> OnnxSource:
+        """The same model with these inputs as constants."""
+        return OnnxSource(self._path if self._path is not None else self._bytes, self._specs, values)
 
     def flatten(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Sequence[Any]:
-        return _by_name(args, kwargs, self._names)
+        return by_name(args, kwargs, self._names)
 
 
 class ArtifactSource(Source):
@@ -103,7 +113,7 @@ class ArtifactSource(Source):
         self.names: List[str] = []
 
     def flatten(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Sequence[Any]:
-        return _by_name(args, kwargs, self.names)
+        return by_name(args, kwargs, self.names)
 
 
 class FunctionSource(Source):
@@ -216,7 +226,7 @@ class FunctionSource(Source):
     def flatten(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Sequence[Any]:
         imported = self._imported
         if self._names and kwargs:
-            args, kwargs = tuple(_by_name(args, kwargs, self._names)), {}
+            args, kwargs = tuple(by_name(args, kwargs, self._names)), {}
         leaves, spec = self._tree.tree_flatten((args, kwargs))
         if spec != imported.in_spec:
             expected = len(imported.tensor_positions) + len(imported.constants)

@@ -12,14 +12,14 @@ import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep
 
-from cuvil._compile import CompiledFunction, CompileOptions
+from cuvil._compile import CompileOptions, compile_onnx
 from cuvil._sources import OnnxSource
 
 
 class CuvilRep(BackendRep):
     """A compiled ONNX model."""
 
-    def __init__(self, function: CompiledFunction) -> None:
+    def __init__(self, function: Any) -> None:
         self._function = function
 
     def run(self, inputs: Any, **kwargs: Any) -> Tuple[Any, ...]:
@@ -48,7 +48,7 @@ class CuvilBackend(Backend):
         """Compiles the model. ``kwargs`` are options of ``cuvil.compile``. Raises CompileError."""
         if not cls.supports_device(device):
             raise ValueError(f"Cuvil runs on the CPU, not on {device!r}")
-        return CuvilRep(CompiledFunction(OnnxSource(model, None), CompileOptions(**kwargs)))
+        return CuvilRep(compile_onnx(OnnxSource(model, None), CompileOptions(**kwargs)))
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> Tuple[Any, ...]:

@@ -1,6 +1,7 @@
 #include "import/onnx/call.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "ir/evaluate.hpp"
 #include "support/error.hpp"
@@ -22,6 +23,12 @@ std::string Call::describe() const {
 
 void Call::fail(const std::string& why) const {
   throw CompileError("node '" + describe() + "': " + why);
+}
+
+void Call::fail_unknown(size_t i) const {
+  const std::string why = "input " + std::to_string(i) + " must be known at compile time";
+  around.need_value(input(i), "node '" + describe() + "': " + why);
+  fail(why);
 }
 
 Value* Call::input(size_t i) const {
@@ -72,6 +79,12 @@ Tensor Call::tensor(std::string_view name) const {
   return read_tensor(a->tensor, source_).tensor;
 }
 
+GraphProto Call::graph(std::string_view name) const {
+  const AttributeProto* a = attribute(name, AttributeProto::GraphType);
+  if (!a || a->graph.empty()) fail("attribute '" + std::string(name) + "' is missing");
+  return read_graph(a->graph);
+}
+
 int64_t Call::wrap_axis(int64_t axis, int64_t rank) const {
   if (axis < -rank || axis >= rank)
     fail("axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(rank));
@@ -92,22 +105,34 @@ std::optional<std::vector<Dim>> Call::sizes_of(const Value* v) const {
   return sizes;
 }
 
-std::vector<Dim> Call::sizes(size_t i) const {
-  auto sizes = sizes_of(input(i));
-  if (!sizes)
-    fail("input " + std::to_string(i) + " must be known at compile time, up to the sizes of the model's inputs");
-  return *sizes;
+std::vector<Dim> Call::run_time_sizes(Value* v, int64_t least) {
+  const Type& type = v->type;
+  const Dim count = type.num_elements();
+  if (!is_integer(type.dtype) || type.rank() > 1 || !count.is_constant() || count.value() > kMostSizes) {
+    fail("sizes must be a vector of integers of known length, not " + type.str());
+  }
+  std::vector<Dim> symbols;
+  for (int64_t i = 0; i < count.value(); ++i) symbols.push_back(around.new_symbol(least));
+  b.node(Op::Sizes, {b.cast(b.reshape(v, {count}), DType::i64)}, {{"dims", symbols}});
+  return symbols;
 }
 
-Shape Call::shape(size_t i) const {
-  Shape shape = sizes(i);
+std::vector<Dim> Call::sizes(size_t i) {
+  if (auto sizes = sizes_of(input(i))) return *sizes;
+  // From then on they are known: operators that compute with them need not be run twice.
+  return known_[input(i)] = run_time_sizes(input(i), std::numeric_limits<int64_t>::min() / 4);
+}
+
+Shape Call::shape(size_t i) {
+  auto known = sizes_of(input(i));
+  Shape shape = known ? *known : run_time_sizes(input(i), 0);
   for (const Dim& d : shape) {
     if (d.is_constant() && d.value() < 0) fail("input " + std::to_string(i) + " asks for the negative size " + d.str());
   }
   return shape;
 }
 
-Dim Call::size(size_t i) const {
+Dim Call::size(size_t i) {
   std::vector<Dim> list = sizes(i);
   if (list.size() != 1) fail("input " + std::to_string(i) + " must have one element");
   return list[0];
@@ -115,7 +140,9 @@ Dim Call::size(size_t i) const {
 
 std::vector<int64_t> Call::constants(size_t i) const {
   std::vector<int64_t> list;
-  for (const Dim& d : sizes(i)) {
+  auto known = sizes_of(input(i));
+  if (!known) fail_unknown(i);
+  for (const Dim& d : *known) {
     if (!d.is_constant()) fail("input " + std::to_string(i) + " must be constant, but is " + d.str());
     list.push_back(d.value());
   }
@@ -130,11 +157,12 @@ int64_t Call::constant(size_t i) const {
 
 double Call::constant_real(size_t i) const {
   const Tensor* t = constant_of(input(i));
-  if (!t || t->num_elements() != 1) fail("input " + std::to_string(i) + " must be a constant number");
+  if (!t) fail_unknown(i);
+  if (t->num_elements() != 1) fail("input " + std::to_string(i) + " must be one number");
   return t->get_double(0);
 }
 
-Value* Call::from_sizes(std::vector<Dim> sizes, bool scalar, DType dtype) {
+Value* value_of_sizes(Builder& b, KnownSizes& known, std::vector<Dim> sizes, bool scalar, DType dtype) {
   Value* v;
   bool constant = true;
   for (const Dim& d : sizes) constant &= d.is_constant();
@@ -150,7 +178,7 @@ Value* Call::from_sizes(std::vector<Dim> sizes, bool scalar, DType dtype) {
     v = b.concat(parts, 0);
   }
   v = b.cast(v, dtype);
-  known_[v] = std::move(sizes);
+  known[v] = std::move(sizes);
   return v;
 }
 
@@ -162,11 +190,15 @@ void fold_small_results(Call& c) {
     if (v && (!t || t->num_elements() > kMostSizes)) return;
   }
   for (Value*& v : c.results) {
-    if (!v || constant_of(v) || !v->type.is_static()) continue;
-    int64_t most = is_integer(v->type.dtype) ? kMostSizes : kMostNumbers;
-    if (v->type.num_elements().value() > most) continue;
-    if (std::optional<Tensor> t = evaluate_constant(v, kMostSizes)) v = c.b.constant(std::move(*t));
+    if (v) fold_if_constant(c, v);
   }
+}
+
+void fold_if_constant(Call& c, Value*& v) {
+  if (constant_of(v) || !v->type.is_static()) return;
+  int64_t most = is_integer(v->type.dtype) ? kMostSizes : kMostNumbers;
+  if (v->type.num_elements().value() > most) return;
+  if (std::optional<Tensor> t = evaluate_constant(v, kMostSizes)) v = c.b.constant(std::move(*t));
 }
 
 namespace {

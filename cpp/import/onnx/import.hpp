@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/graph.hpp"
+#include "support/error.hpp"
 
 namespace cuvil::onnx {
 
@@ -16,9 +17,19 @@ struct ImportOptions {
   /// Sizes to use for inputs instead of those in the file, by input name. A number, a name, or "" for a size of its
   /// own.
   std::map<std::string, std::vector<std::string>> input_shapes;
+  /// Inputs that become constants.
+  std::map<std::string, Tensor> input_values;
 };
 
-/// Both throw CompileError for malformed files, and one that lists every unsupported operator with its nodes.
+/// The graph's structure depends on the values of these inputs: import again with them.
+class ValuesNeeded : public CompileError {
+ public:
+  ValuesNeeded(const std::string& what, std::vector<std::string> needed, std::vector<std::string> all)
+      : CompileError(what), inputs(std::move(needed)), all_inputs(std::move(all)) {}
+  std::vector<std::string> inputs, all_inputs;
+};
+
+/// Both throw ValuesNeeded, and CompileError for malformed files, and one that lists every unsupported operator with its nodes.
 Graph import_file(const std::string& path, const ImportOptions& options = {});
 /// `owner` keeps `bytes` alive; weights borrow from them. External data is only found with import_file.
 Graph import_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const ImportOptions& options = {});

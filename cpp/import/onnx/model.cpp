@@ -42,6 +42,9 @@ AttributeProto read_attribute(std::string_view bytes) {
       case 20:
         a.type = f.as_int();
         break;
+      case 21:
+        a.reference = f.as_bytes();
+        break;
       default:
         break;
     }
@@ -71,6 +74,9 @@ NodeProto read_node(std::string_view bytes) {
         break;
       case 7:
         n.domain = f.as_bytes();
+        break;
+      case 8:
+        n.overload = f.as_bytes();
         break;
       default:
         break;
@@ -119,6 +125,56 @@ ValueInfoProto read_value_info(std::string_view bytes) {
   return v;
 }
 
+void read_opset(std::string_view bytes, std::map<std::string, int64_t>& opsets) {
+  WireReader opset(bytes);
+  std::string domain;
+  int64_t version = 0;
+  for (Field o; opset.next(o);) {
+    if (o.number == 1) domain = std::string(o.as_bytes());
+    if (o.number == 2) version = o.as_int();
+  }
+  opsets[domain == "ai.onnx" ? "" : domain] = version;
+}
+
+FunctionProto read_function(std::string_view bytes) {
+  FunctionProto function;
+  WireReader reader(bytes);
+  for (Field f; reader.next(f);) {
+    switch (f.number) {
+      case 1:
+        function.name = f.as_bytes();
+        break;
+      case 4:
+        function.inputs.push_back(f.as_bytes());
+        break;
+      case 5:
+        function.outputs.push_back(f.as_bytes());
+        break;
+      case 7:
+        function.nodes.push_back(read_node(f.as_bytes()));
+        break;
+      case 9:
+        read_opset(f.as_bytes(), function.opsets);
+        break;
+      case 10:
+        function.domain = f.as_bytes();
+        break;
+      case 11:
+        function.defaults.push_back(read_attribute(f.as_bytes()));
+        break;
+      case 13:
+        function.overload = f.as_bytes();
+        break;
+      default:
+        break;
+    }
+  }
+  if (function.domain == "ai.onnx") function.domain = "";
+  return function;
+}
+
+}  // namespace
+
 GraphProto read_graph(std::string_view bytes) {
   GraphProto g;
   WireReader reader(bytes);
@@ -149,8 +205,6 @@ GraphProto read_graph(std::string_view bytes) {
   return g;
 }
 
-}  // namespace
-
 ModelProto read_model(std::string_view bytes) {
   ModelProto m;
   WireReader reader(bytes);
@@ -160,15 +214,8 @@ ModelProto read_model(std::string_view bytes) {
       m.graph = read_graph(f.as_bytes());
       m.has_graph = true;
     }
-    if (f.number != 8) continue;
-    WireReader opset(f.as_bytes());
-    std::string domain;
-    int64_t version = 0;
-    for (Field o; opset.next(o);) {
-      if (o.number == 1) domain = std::string(o.as_bytes());
-      if (o.number == 2) version = o.as_int();
-    }
-    m.opsets[domain == "ai.onnx" ? "" : domain] = version;
+    if (f.number == 8) read_opset(f.as_bytes(), m.opsets);
+    if (f.number == 25) m.functions.push_back(read_function(f.as_bytes()));
   }
   if (!m.has_graph) throw CompileError("malformed ONNX file: it holds no graph (truncated, or not an ONNX model?)");
   return m;

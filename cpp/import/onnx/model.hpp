@@ -20,7 +20,17 @@ struct Source {
 };
 
 struct AttributeProto {
-  enum Type : int64_t { Undefined = 0, Float = 1, Int = 2, String = 3, TensorType = 4, Floats = 6, Ints = 7 };
+  enum Type : int64_t {
+    Undefined = 0,
+    Float = 1,
+    Int = 2,
+    String = 3,
+    TensorType = 4,
+    GraphType = 5,
+    Floats = 6,
+    Ints = 7,
+    Strings = 8
+  };
   std::string_view name;
   int64_t type = 0;
   float f = 0;
@@ -30,10 +40,11 @@ struct AttributeProto {
   std::vector<int64_t> ints;
   std::vector<std::string_view> strings;
   std::string_view tensor, graph;  // messages, read when needed
+  std::string_view reference;      // in a function: the attribute of the call whose value this one takes
 };
 
 struct NodeProto {
-  std::string_view name, op_type, domain;
+  std::string_view name, op_type, domain, overload;
   std::vector<std::string_view> inputs, outputs;
   std::vector<AttributeProto> attributes;
 };
@@ -60,14 +71,25 @@ struct GraphProto {
   bool has_sparse_initializers = false;
 };
 
+/// A function of the model's own: nodes that take the place of a call.
+struct FunctionProto {
+  std::string_view name, domain, overload;
+  std::vector<std::string_view> inputs, outputs;
+  std::vector<AttributeProto> defaults;
+  std::vector<NodeProto> nodes;
+  std::map<std::string, int64_t> opsets;
+};
+
 struct ModelProto {
   int64_t ir_version = 0;
   std::map<std::string, int64_t> opsets;  // by domain; "" is ai.onnx
   GraphProto graph;
   bool has_graph = false;
+  std::vector<FunctionProto> functions;
 };
 
 ModelProto read_model(std::string_view bytes);
+GraphProto read_graph(std::string_view message);
 
 /// A TensorProto: its name and its elements (borrowed from the file, or from the external data file, where possible).
 struct NamedTensor {

@@ -1,6 +1,5 @@
 // Operators that read or write by position, and those that put elements in order.
 #include "import/onnx/call.hpp"
-#include "ir/evaluate.hpp"
 
 namespace cuvil::onnx {
 
@@ -84,48 +83,91 @@ void top_k(Call& c) {
   c.set(top.indices);
 }
 
-constexpr int64_t kMostElements = int64_t{1} << 24;  // of a constant whose elements decide a size
-
-Tensor constant_that_decides_size(Call& c, size_t i) {
-  auto t = evaluate_constant(c.input(i), kMostElements);
-  if (!t)
-    c.fail("input " + std::to_string(i) + " must be known at compile time, because the result's size depends on it");
-  return *t;
-}
-
-Value* positions_of(Call& c, const std::vector<int64_t>& list) {
-  Tensor t(DType::i64, {static_cast<int64_t>(list.size())});
-  for (size_t i = 0; i < list.size(); ++i) t.set_int(static_cast<int64_t>(i), list[i]);
-  return c.b.constant(std::move(t));
+// Positions of the elements of a boolean vector that are true; their number is found at run time.
+Value* positions_of_true(Call& c, Value* mask) {
+  Value* count = c.b.reduce(ReduceFn::Sum, c.b.cast(mask, DType::i64), {0}, true);
+  fold_if_constant(c, count);
+  std::optional<std::vector<Dim>> known = c.sizes_of(count);
+  const Dim n = known ? known->front() : c.run_time_sizes(count, 0).front();
+  // Sorting is stable, so those that are true come first and in order.
+  return c.b.sort_indices(c.b.cast(mask, DType::u8), 0, n, true);
 }
 
 void compress(Call& c) {
   Value* x = c.input(0);
-  Tensor condition = constant_that_decides_size(c, 1);
-  std::vector<int64_t> kept;
-  for (int64_t i = 0; i < condition.num_elements(); ++i) {
-    if (condition.get_int(i)) kept.push_back(i);
-  }
+  Value* condition = c.input(1);
   bool flat = !c.attribute("axis");
   if (flat) x = c.b.reshape(x, {x->type.num_elements()});
-  c.set(c.b.gather(x, positions_of(c, kept), static_cast<int>(flat ? 0 : c.axis("axis", 0, x))));
+  const auto axis = static_cast<int>(flat ? 0 : c.axis("axis", 0, x));
+  c.set(c.b.gather(x, positions_of_true(c, condition), axis));
 }
 
 void non_zero(Call& c) {
-  Tensor x = constant_that_decides_size(c, 0);
-  std::vector<int64_t> found;
-  for (int64_t i = 0; i < x.num_elements(); ++i) {
-    if (x.get_double(i) != 0) found.push_back(i);
+  Value* x = c.input(0);
+  const Shape shape = x->type.shape;
+  Value* mask = x->type.dtype == DType::boolean ? x : c.b.binary(Fn::Ne, x, c.zero(x->type.dtype));
+  Value* found = positions_of_true(c, c.b.reshape(mask, {x->type.num_elements()}));
+  const Shape row = {Dim(1), found->type.shape[0]};
+  std::vector<Value*> rows;
+  Dim step = 1;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    Value* at = c.b.div(found, c.b.dim_value(step));
+    rows.insert(rows.begin(), c.b.reshape(c.b.binary(Fn::Mod, at, c.b.dim_value(shape[axis])), row));
+    step = step * shape[axis];
   }
-  const auto n = static_cast<int64_t>(found.size());
-  Tensor out(DType::i64, {x.rank(), n});
-  int64_t step = 1;
-  for (int64_t axis = x.rank() - 1; axis >= 0; --axis) {
-    const int64_t size = x.shape()[static_cast<size_t>(axis)];
-    for (int64_t i = 0; i < n; ++i) out.set_int(axis * n + i, found[static_cast<size_t>(i)] / step % size);
-    step *= size;
+  // A scalar counts as a vector of one element.
+  if (rows.empty()) rows.push_back(c.b.reshape(found, row));
+  c.set(c.b.concat(rows, 0));
+}
+
+// The distinct elements, or slices along an axis, in sorted or first-seen order.
+void unique(Call& c) {
+  Value* x = c.input(0);
+  const bool flat = !c.attribute("axis");
+  if (flat) x = c.b.reshape(x, {x->type.num_elements()});
+  const int64_t rank = x->type.rank(), axis = flat ? 0 : c.axis("axis", 0, x);
+  std::vector<int64_t> front;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (i != axis) front.push_back(i);
   }
-  c.set(c.b.constant(std::move(out)));
+  front.insert(front.begin(), axis);
+  const Dim n = x->type.shape[static_cast<size_t>(axis)];
+  Dim width = 1;
+  for (int64_t i = 1; i < rank; ++i) width = width * x->type.shape[static_cast<size_t>(front[static_cast<size_t>(i)])];
+  c.require(width.is_constant(), "slices must have a constant number of elements");
+  Value* rows = c.b.reshape(c.b.transpose(x, front), {n, width});
+  // Stable sorts by each column, the last first, put rows in lexicographic order.
+  Value* order = c.b.iota({n}, 0, DType::i64);
+  for (int64_t column = width.value(); column-- > 0;) {
+    Value* keys = c.b.gather(c.b.reshape(c.b.slice_axis(rows, 1, column, column + 1), {n}), order, 0);
+    order = c.b.gather(order, c.b.sort_indices(keys, 0, n, false), 0);
+  }
+  Value* sorted = c.b.gather(rows, order, 0);
+  Value* before = c.b.gather(sorted, c.b.binary(Fn::Max, c.b.sub(c.b.iota({n}, 0, DType::i64), c.number(DType::i64, 1)),
+                                                c.zero(DType::i64)), 0);
+  Value* differs = c.b.reduce(ReduceFn::Max, c.b.binary(Fn::Ne, sorted, before), {1}, false);
+  Value* starts = c.b.binary(Fn::Or, differs, c.b.binary(Fn::Eq, c.b.iota({n}, 0, DType::i64), c.zero(DType::i64)));
+  Value* group = c.b.node(Op::Scan, {c.b.cast(starts, DType::i64)},
+                          {{"fn", ReduceFn::Sum}, {"axis", int64_t{0}}, {"exclusive", false}, {"reverse", false}});
+  group = c.b.sub(group, c.number(DType::i64, 1));
+  Value* first_of_group = positions_of_true(c, starts);
+  const Dim count = first_of_group->type.shape[0];
+  // Sorting is stable, so the first of a group is the first that was seen.
+  Value* first = c.b.gather(order, first_of_group, 0);
+  Value* inverse = c.b.scatter(c.b.broadcast(c.zero(DType::i64), {n}), order, group, 0);
+  Value* counts = c.b.scatter(c.b.broadcast(c.zero(DType::i64), {count}), group,
+                              c.b.broadcast(c.number(DType::i64, 1), {n}), 0, ReduceFn::Sum);
+  if (!c.integer("sorted", 1)) {
+    Value* seen = c.b.sort_indices(first, 0, count, false);
+    Value* rank_of = c.b.scatter(c.b.broadcast(c.zero(DType::i64), {count}), seen, c.b.iota({count}, 0, DType::i64), 0);
+    first = c.b.gather(first, seen, 0);
+    counts = c.b.gather(counts, seen, 0);
+    inverse = c.b.gather(rank_of, inverse, 0);
+  }
+  c.set(c.b.gather(x, first, static_cast<int>(axis)));
+  c.set(first);
+  c.set(inverse);
+  c.set(counts);
 }
 
 }  // namespace
@@ -140,6 +182,7 @@ std::vector<Row> order_rows() {
       {"ScatterND", scatter_nd},
       {"TensorScatter", tensor_scatter},
       {"TopK", top_k},
+      {"Unique", unique},
   };
 }
 

@@ -69,15 +69,35 @@ void size(Call& c) {
   c.set(c.from_sizes({c.input(0)->type.num_elements()}, true));
 }
 
+// The wanted sizes with 0 and -1 replaced, where they are only known at run time.
+Shape run_time_shape(Call& c, Value* x, Value* wanted, bool allow_zero) {
+  const Dim count = wanted->type.num_elements();
+  if (!count.is_constant()) c.fail("the rank of the result must be known at compile time");
+  Value* sizes = c.b.cast(wanted, DType::i64);
+  auto number = [&](int64_t v) { return c.b.scalar_int(DType::i64, v); };
+  if (!allow_zero) {
+    std::vector<Dim> own = x->type.shape;
+    own.resize(static_cast<size_t>(count.value()), Dim(0));
+    sizes = c.b.select(c.b.binary(Fn::Eq, sizes, number(0)), c.from_sizes(own), sizes);
+  }
+  Value* open = c.b.binary(Fn::Eq, sizes, number(-1));
+  Value* known = c.b.reduce(ReduceFn::Prod, c.b.select(open, number(1), sizes), {0}, true);
+  Value* rest = c.b.div(c.b.reshape(c.b.dim_value(x->type.num_elements()), {1}), known);
+  return c.run_time_sizes(c.b.select(open, rest, sizes), 0);
+}
+
 void reshape(Call& c) {
   Value* x = c.input(0);
   std::vector<Dim> wanted;
+  const bool allow_zero = c.integer("allowzero", 0);
   if (c.opset() < 5) {
     for (int64_t d : c.ints("shape")) wanted.push_back(d);
+  } else if (auto known = c.sizes_of(c.input(1))) {
+    wanted = *known;
   } else {
-    wanted = c.sizes(1);
+    c.set(c.b.reshape_checked(x, run_time_shape(c, x, c.input(1), allow_zero)));
+    return;
   }
-  bool allow_zero = c.integer("allowzero", 0);
   Dim known = 1;
   std::optional<size_t> open;
   for (size_t i = 0; i < wanted.size(); ++i) {
@@ -97,11 +117,15 @@ void reshape(Call& c) {
     Dim total = x->type.num_elements();
     if (known == Dim(0)) c.fail("a size of -1 beside one of 0");
     auto rest = exact_div(total, known);
-    if (!rest && known.is_constant() && known.value() > 0) rest = floor_div(total, known);
-    if (!rest) c.fail("cannot infer the size -1 of " + shape_str(wanted) + " from " + x->type.str());
+    if (!rest && provably_le(1, known)) rest = floor_div(total, known);
+    // Where a size may be 0 the quotient is found at run time.
+    if (!rest) {
+      Value* quotient = c.b.div(c.b.dim_value(total), c.b.dim_value(known));
+      rest = c.run_time_sizes(quotient, 0).front();
+    }
     wanted[*open] = *rest;
   }
-  c.set(c.b.reshape(x, wanted));
+  c.set(c.b.reshape_checked(x, wanted));
 }
 
 void flatten(Call& c) {
@@ -146,7 +170,10 @@ void transpose(Call& c) {
 
 void expand(Call& c) {
   Value* x = c.input(0);
-  c.set(c.b.broadcast(x, broadcast_shapes(x->type.shape, c.shape(1))));
+  const Shape wanted = c.shape(1);
+  Value* like = c.b.full(wanted, DType::boolean, 0);
+  std::vector<Value*> both = c.b.broadcastable({x, like});
+  c.set(c.b.broadcast(both[0], broadcast_shapes(both[0]->type.shape, both[1]->type.shape)));
 }
 
 void tile(Call& c) {
@@ -369,23 +396,32 @@ void gather_elements(Call& c) {
 }
 
 void range(Call& c) {
-  Value* start = c.input(0);
-  DType t = start->type.dtype;
-  if (is_integer(t)) {
-    Dim from = c.size(0), to = c.size(1), by = c.size(2);
-    if (!by.is_constant() || by.value() == 0) c.fail("the step must be a constant other than 0");
-    c.require(std::abs(by.value() / 2) < (int64_t{1} << 40), "the step is out of range");
-    Dim count = maximum(by.value() > 0 ? ceil_div(to - from, by) : ceil_div(from - to, -by), 0);
-    Value* i = c.b.iota({count}, 0, t);
-    if (by != Dim(1)) i = c.b.mul(i, c.b.scalar_int(t, by.value()));
-    c.set(from == Dim(0) ? i : c.b.add(i, c.b.reshape(start, {})));
-    return;
+  DType t = c.input(0)->type.dtype;
+  Value* start = c.b.reshape(c.input(0), {});
+  Value* limit = c.b.reshape(c.input(1), {});
+  Value* delta = c.b.reshape(c.input(2), {});
+  auto known = [&](size_t i) -> std::optional<Dim> {
+    auto sizes = c.sizes_of(c.input(i));
+    return sizes && sizes->size() == 1 ? std::optional(sizes->front()) : std::nullopt;
+  };
+  const std::optional<Dim> from = known(0), to = known(1), by = known(2);
+  std::optional<Dim> count;
+  if (from && to && by && by->is_constant() && by->value() != 0) {
+    c.require(std::abs(by->value() / 2) < (int64_t{1} << 40), "the step is out of range");
+    count = maximum(by->value() > 0 ? ceil_div(*to - *from, *by) : ceil_div(*from - *to, -*by), 0);
+  } else {
+    // Steps of integers are exact as quotients of doubles up to 2^53.
+    auto real = [&](Value* v) { return c.b.cast(v, DType::f64); };
+    Value* steps = c.b.unary(Fn::Ceil, c.b.div(c.b.sub(real(limit), real(start)), real(delta)));
+    Value* n = c.b.cast(c.b.binary(Fn::Max, steps, 0.0), DType::i64);
+    fold_if_constant(c, n);
+    count = constant_of(n) ? Dim(constant_of(n)->get_int(0)) : c.run_time_sizes(n, 0).front();
+    c.require(!count->is_constant() || (count->value() >= 0 && count->value() < (int64_t{1} << 40)),
+              "the range has no end");
   }
-  double from = c.constant_real(0), to = c.constant_real(1), by = c.constant_real(2);
-  double steps = std::ceil((to - from) / by);
-  c.require(std::isfinite(steps) && steps < 1e12, "the range has no end");
-  auto count = static_cast<int64_t>(std::max(0.0, steps));
-  c.set(c.b.binary(Fn::Add, c.b.binary(Fn::Mul, c.b.iota({count}, 0, t), by), from));
+  Value* i = c.b.iota({*count}, 0, t);
+  if (!by || *by != Dim(1)) i = c.b.mul(i, delta);
+  c.set(from == Dim(0) ? i : c.b.add(i, start));
 }
 
 int64_t whole_number(Call& c, size_t i) {
