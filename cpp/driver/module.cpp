@@ -15,7 +15,9 @@ CompiledModule::CompiledModule(const Graph& graph, const CompileOptions& options
     CompileOptions own = options;
     if (options.progress) {
       const auto done = static_cast<double>(segments_.size());
-      own.progress = [&, done](const std::string& step, double share) { options.progress(step, (done + share) / count); };
+      own.progress = [&, done](const std::string& step, double share) {
+        options.progress(step, (done + share) / count);
+      };
     }
     auto model = compile(std::move(segment), own);
     const auto own_kernels = static_cast<int32_t>(model->kernels.size());
@@ -83,7 +85,8 @@ std::vector<Tensor> CompiledModule::run_segment(const Segment& segment, const st
                         symbols.data(), detail, log);
   if (status != CUVIL_OK) fail(model, status, detail);
   if (log) {
-    for (int64_t i = first; i < std::min(log->count, log->capacity); ++i) log->samples[i].kernel += segment.first_kernel;
+    for (int64_t i = first; i < std::min(log->count, log->capacity); ++i)
+      log->samples[i].kernel += segment.first_kernel;
   }
   return outputs;
 }

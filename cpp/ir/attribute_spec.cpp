@@ -42,7 +42,7 @@ const std::vector<AttributeSpec>& attribute_specs(Op op) {
 
 std::string_view attribute_type(const Attribute& attribute) {
   // In the order of the variant's alternatives.
-  static constexpr std::string_view names[] = {"int", "float", "bool", "string", "ints",  "dims",
+  static constexpr std::string_view names[] = {"int", "float", "bool", "string", "ints",   "dims",
                                                "dim", "dtype", "fn",   "reduce", "tensor", "graph"};
   static_assert(std::variant_size_v<Attribute> == std::size(names));
   return names[attribute.index()];

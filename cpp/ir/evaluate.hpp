@@ -20,8 +20,8 @@ Tensor evaluate_node(const Node& node, const std::vector<Tensor>& operands, cons
 /// The value of what depends on constants only, if it and all it depends on have at most `most_elements` elements.
 std::optional<Tensor> evaluate_constant(const Value* value, int64_t most_elements);
 
-/// The whole graph, without control flow (procedure/execute.hpp has it); inputs in graph order. Binds symbols from the inputs' shapes, and throws CompileError when a shape,
-/// dtype or number of inputs does not fit.
+/// The whole graph, without control flow (procedure/execute.hpp has it); inputs in graph order. Binds symbols from the
+/// inputs' shapes, and throws CompileError when a shape, dtype or number of inputs does not fit.
 std::vector<Tensor> evaluate(const Graph& graph, const std::vector<Tensor>& inputs);
 
 /// Symbols of `graph` from concrete input shapes; throws CompileError naming input, axis, expected and actual size.

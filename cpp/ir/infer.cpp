@@ -321,7 +321,9 @@ void require_inputs(const Node& node, const Graph& region, size_t count) {
 
 Type infer_host(const Node& node) {
   const size_t count = node.operands.size();
-  auto is_scalar = [&](size_t i, DType dtype) { return type_of(node, i).dtype == dtype && type_of(node, i).rank() == 0; };
+  auto is_scalar = [&](size_t i, DType dtype) {
+    return type_of(node, i).dtype == dtype && type_of(node, i).rank() == 0;
+  };
   switch (node.op) {
     case Op::If: {
       require(node, is_scalar(0, DType::boolean), "the condition must be a bool of rank 0");

@@ -242,8 +242,7 @@ class Partition {
       slots_[other->result.get()] = instruction.results[index];
     }
     auto add_region = [&](std::string_view name) {
-      instruction.regions.push_back(
-          std::make_shared<const Procedure>(Partition(node.region(name), segments_).run()));
+      instruction.regions.push_back(std::make_shared<const Procedure>(Partition(node.region(name), segments_).run()));
     };
     switch (node.op) {
       case Op::If:

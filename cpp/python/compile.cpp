@@ -53,8 +53,8 @@ py::object profile(Callable& self, const py::args& inputs) {
   return py::make_tuple(rows, std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
 }
 
-py::object compile_graph(const Graph& graph, const std::string& target, int threads,
-                                        const py::object& progress, const std::string& precision, bool tune) {
+py::object compile_graph(const Graph& graph, const std::string& target, int threads, const py::object& progress,
+                         const std::string& precision, bool tune) {
   CompileOptions options;
   if (precision == "strict") {
     options.precision = Precision::Strict;

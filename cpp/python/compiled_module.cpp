@@ -102,8 +102,8 @@ void bind_compiled_module(py::module_& m) {
       .def_property_readonly("inputs", [](Self self) { return tensor_infos(self.inputs()); })
       .def_property_readonly("outputs", [](Self self) { return tensor_infos(self.outputs()); })
       .def_property_readonly("symbols", [](Self) { return std::vector<std::string>(); })
-      .def_property_readonly(
-          "target", [](Self self) { return self.segments().empty() ? "" : self.segments()[0].model->target; })
+      .def_property_readonly("target",
+                             [](Self self) { return self.segments().empty() ? "" : self.segments()[0].model->target; })
       .def(
           "kernels",
           [](Self self, const std::map<std::string, int64_t>& symbols) {
@@ -112,7 +112,8 @@ void bind_compiled_module(py::module_& m) {
             return rows;
           },
           py::arg("symbols") = std::map<std::string, int64_t>())
-      .def("symbol_values", [](Self, const std::vector<std::vector<int64_t>>&) { return std::map<std::string, int64_t>(); })
+      .def("symbol_values",
+           [](Self, const std::vector<std::vector<int64_t>>&) { return std::map<std::string, int64_t>(); })
       .def(
           "arena_bytes", [](Self, const std::map<std::string, int64_t>&) { return py::none(); },
           py::arg("symbols") = std::map<std::string, int64_t>())

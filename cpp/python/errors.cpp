@@ -1,8 +1,8 @@
 // Exceptions: the classes are Python's (cuvil/_errors.py); here C++ exceptions become them.
+#include <pybind11/stl.h>
+
 #include <cstring>
 #include <new>
-
-#include <pybind11/stl.h>
 
 #include "import/onnx/import.hpp"
 #include "python/bindings.hpp"

@@ -18,9 +18,8 @@ namespace {
 const std::map<std::string, Lowering, std::less<>>& table() {
   static const auto rows = [] {
     std::map<std::string, Lowering, std::less<>> t;
-    for (const auto& family :
-         {pointwise_rows(), shape_rows(), reduction_rows(), order_rows(), network_rows(), quantization_rows(),
-          control_rows()}) {
+    for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), order_rows(), network_rows(),
+                               quantization_rows(), control_rows()}) {
       for (const Row& row : family) t.emplace(row.op, row.lower);
     }
     return t;
@@ -170,7 +169,8 @@ class Importer : public Surroundings {
     Scope* outer = nullptr;
     Level* level = nullptr;
     std::map<std::string, Value*, std::less<>> values;
-    std::map<std::string, std::string, std::less<>> not_computed;  // outputs that a lowering leaves out, and their nodes
+    std::map<std::string, std::string, std::less<>>
+        not_computed;  // outputs that a lowering leaves out, and their nodes
     const std::map<std::string, int64_t>* opsets = nullptr;
     const std::vector<AttributeProto>* attributes = nullptr;  // in a function: those of its call
   };
@@ -204,8 +204,9 @@ class Importer : public Surroundings {
         if (!a.graph.empty()) find_missing(read_graph(a.graph).nodes, missing);
       }
       if (function_of(node) || table().count(full_name(node))) continue;
-      missing[full_name(node)].push_back(
-          std::string(!node.name.empty() ? node.name : node.outputs.empty() ? "?" : node.outputs[0]));
+      missing[full_name(node)].push_back(std::string(!node.name.empty()     ? node.name
+                                                     : node.outputs.empty() ? "?"
+                                                                            : node.outputs[0]));
     }
   }
 
@@ -450,7 +451,7 @@ class Importer : public Surroundings {
   int depth_ = 0;
   std::set<std::string> known_inputs_;
   std::vector<std::string> input_order_;  // of those that a call passes
-  std::map<std::string, Dim> symbols_;  // by their text in the file
+  std::map<std::string, Dim> symbols_;    // by their text in the file
   std::set<std::string> symbol_names_;
   int next_symbol_ = 0;
 };

@@ -29,7 +29,8 @@ class ValuesNeeded : public CompileError {
   std::vector<std::string> inputs, all_inputs;
 };
 
-/// Both throw ValuesNeeded, and CompileError for malformed files, and one that lists every unsupported operator with its nodes.
+/// Both throw ValuesNeeded, and CompileError for malformed files, and one that lists every unsupported operator with
+/// its nodes.
 Graph import_file(const std::string& path, const ImportOptions& options = {});
 /// `owner` keeps `bytes` alive; weights borrow from them. External data is only found with import_file.
 Graph import_bytes(std::string_view bytes, std::shared_ptr<const void> owner, const ImportOptions& options = {});

@@ -37,9 +37,8 @@ void if_else(Call& c) {
   }
   std::vector<Value*> captured;
   auto region_of = [&](const GraphProto& graph) {
-    return c.around.make_region({}, captured, [&](Builder&, const std::vector<Value*>&) {
-      return c.around.inline_graph(graph, {});
-    });
+    return c.around.make_region({}, captured,
+                                [&](Builder&, const std::vector<Value*>&) { return c.around.inline_graph(graph, {}); });
   };
   BuiltRegion then = region_of(yes), otherwise = region_of(no);
   for (size_t i = then.graph->inputs().size(); i < captured.size(); ++i) {
@@ -106,8 +105,8 @@ void add_loop(Call& c, const LoopParts& parts, const Surroundings::Fill& fill) {
   const Value* goes_on = body.graph->outputs()[0].value;
   const Tensor* constant = constant_of(goes_on);
   const Tensor* starts = constant_of(parts.condition);
-  const bool endless = starts && starts->get_int(0) &&
-                       ((constant && constant->get_int(0)) || goes_on == body.graph->inputs()[1].get());
+  const bool endless =
+      starts && starts->get_int(0) && ((constant && constant->get_int(0)) || goes_on == body.graph->inputs()[1].get());
   Symbols hidden = body.symbols;
   hidden.insert(varying.begin(), varying.end());
   std::vector<Value*> operands = {parts.trips, parts.condition};
@@ -119,9 +118,8 @@ void add_loop(Call& c, const LoopParts& parts, const Surroundings::Fill& fill) {
     row.shape.insert(row.shape.begin(), endless && parts.known_trips ? *parts.known_trips : c.around.new_symbol(0));
     results.push_back(std::move(row));
   }
-  Value* token =
-      c.b.node(Op::Loop, std::move(operands),
-               {{"body", Region(std::move(body.graph))}, {"carried", static_cast<int64_t>(carried)}});
+  Value* token = c.b.node(Op::Loop, std::move(operands),
+                          {{"body", Region(std::move(body.graph))}, {"carried", static_cast<int64_t>(carried)}});
   for (size_t i = 0; i < results.size(); ++i) c.set(result_of(c, token, i, results[i].dtype, results[i].shape, hidden));
 }
 
@@ -160,7 +158,8 @@ void scan(Call& c) {
     c.require(static_cast<int64_t>(values.size()) == count, "a list of axes or directions has the wrong length");
     return values;
   };
-  const std::vector<int64_t> in_axes = list("scan_input_axes", scanned), in_reverse = list("scan_input_directions", scanned);
+  const std::vector<int64_t> in_axes = list("scan_input_axes", scanned),
+                             in_reverse = list("scan_input_directions", scanned);
   const std::vector<int64_t> out_axes = list("scan_output_axes", stacked);
   const std::vector<int64_t> out_reverse = list("scan_output_directions", stacked);
   LoopParts parts;

@@ -143,8 +143,9 @@ void unique(Call& c) {
     order = c.b.gather(order, c.b.sort_indices(keys, 0, n, false), 0);
   }
   Value* sorted = c.b.gather(rows, order, 0);
-  Value* before = c.b.gather(sorted, c.b.binary(Fn::Max, c.b.sub(c.b.iota({n}, 0, DType::i64), c.number(DType::i64, 1)),
-                                                c.zero(DType::i64)), 0);
+  Value* before = c.b.gather(
+      sorted, c.b.binary(Fn::Max, c.b.sub(c.b.iota({n}, 0, DType::i64), c.number(DType::i64, 1)), c.zero(DType::i64)),
+      0);
   Value* differs = c.b.reduce(ReduceFn::Max, c.b.binary(Fn::Ne, sorted, before), {1}, false);
   Value* starts = c.b.binary(Fn::Or, differs, c.b.binary(Fn::Eq, c.b.iota({n}, 0, DType::i64), c.zero(DType::i64)));
   Value* group = c.b.node(Op::Scan, {c.b.cast(starts, DType::i64)},

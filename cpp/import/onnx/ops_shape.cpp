@@ -246,6 +246,23 @@ Dim clamp_bound(const Dim& bound, const Dim& size, int64_t low, const Dim& high)
   return minimum(maximum(at, low), high);
 }
 
+// Whether the size is computed from data that may be negative.
+bool may_count_from_the_end(const Dim& d) {
+  const std::vector<Dim> symbols = d.symbols();
+  return std::any_of(symbols.begin(), symbols.end(), [](const Dim& s) { return s.terms()[0].factors[0]->min < 0; });
+}
+
+// The same for a bound whose sign shows at run time.
+Dim bound_at_run_time(Call& c, const Dim& bound, const Dim& size, int64_t low, const Dim& high) {
+  if (!may_count_from_the_end(bound)) return clamp_bound(bound, size, low, high);
+  Value* at = c.b.dim_value(bound);
+  Value* zero = c.zero(DType::i64);
+  at = c.b.select(c.b.binary(Fn::Lt, at, zero), c.b.add(at, c.b.dim_value(size)), at);
+  at =
+      c.b.binary(Fn::Min, c.b.binary(Fn::Max, at, c.number(DType::i64, static_cast<double>(low))), c.b.dim_value(high));
+  return c.run_time_sizes(at, std::min<int64_t>(low, 0)).front();
+}
+
 void slice(Call& c) {
   Value* x = c.input(0);
   size_t rank = x->type.shape.size();
@@ -279,14 +296,14 @@ void slice(Call& c) {
     if (n == Dim(0)) {
       lo[axis] = hi[axis] = 0;
     } else if (steps[i] > 0) {
-      lo[axis] = clamp_bound(starts[i], n, 0, n);
-      hi[axis] = maximum(clamp_bound(ends[i], n, 0, n), lo[axis]);
+      lo[axis] = bound_at_run_time(c, starts[i], n, 0, n);
+      hi[axis] = maximum(bound_at_run_time(c, ends[i], n, 0, n), lo[axis]);
     } else {
-      lo[axis] = clamp_bound(starts[i], n, 0, n - 1);
+      lo[axis] = bound_at_run_time(c, starts[i], n, 0, n - 1);
       // The end counts from the end when negative; beyond the first element it means "through 0".
       bool before_first = ends[i].is_constant() && ends[i].value() < 0 &&
                           (!n.is_constant() ? ends[i].value() < -(int64_t{1} << 30) : ends[i].value() < -n.value());
-      hi[axis] = before_first ? Dim(-1) : minimum(clamp_bound(ends[i], n, -1, n - 1), lo[axis]);
+      hi[axis] = before_first ? Dim(-1) : minimum(bound_at_run_time(c, ends[i], n, -1, n - 1), lo[axis]);
     }
   }
   c.set(c.b.slice(x, lo, hi, by));
@@ -337,7 +354,9 @@ void pad(Call& c) {
     for (int64_t p : c.ints(c.opset() < 2 ? "paddings" : "pads")) pads.push_back(p);
     value = c.real("value", 0);
   } else {
-    pads = c.sizes(1);
+    // The other modes are made of slices, which need to know what there is.
+    if (mode != "constant" && !c.sizes_of(c.input(1))) c.fail_unknown(1);
+    pads = mode == "constant" && !c.sizes_of(c.input(1)) ? c.shape(1) : c.sizes(1);
     border = c.optional_input(2);
     if (border && constant_of(border)) {
       value = c.constant_real(2);
