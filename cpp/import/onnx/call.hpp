@@ -137,6 +137,7 @@ std::vector<Row> quantization_rows();
 std::vector<Row> control_rows();
 std::vector<Row> recurrent_rows();
 std::vector<Row> attention_rows();
+std::vector<Row> image_rows();
 
 /// A constant in the value's place if it depends on constants only and is small.
 void fold_if_constant(Call& call, Value*& v);
