@@ -108,7 +108,8 @@ void attention(Call& c) {
   }
   // Half of the scale on each side keeps products of half types in range.
   const double root = std::sqrt(std::abs(scale));
-  Value* scores = b.matmul(b.binary(Fn::Mul, q, scale < 0 ? -root : root), b.transpose_last(b.binary(Fn::Mul, k, root)));
+  Value* scores =
+      b.matmul(b.binary(Fn::Mul, q, scale < 0 ? -root : root), b.transpose_last(b.binary(Fn::Mul, k, root)));
   const Shape four = {qs[0], qs[1], qs[2], ks[2]};
   scores = b.reshape(scores, four);
   const int64_t mode = c.integer("qk_matmul_output_mode", 0);
@@ -119,7 +120,8 @@ void attention(Call& c) {
   if (mode == 1) shown = scores;
   if (masking.bias) scores = b.add(scores, masking.bias);
   if (mode == 2) shown = scores;
-  if (c.attribute("softmax_precision")) scores = b.cast(scores, dtype_of(c.integer("softmax_precision", 1), c.describe()));
+  if (c.attribute("softmax_precision"))
+    scores = b.cast(scores, dtype_of(c.integer("softmax_precision", 1), c.describe()));
   Value* p = b.softmax(scores, -1, false);
   if (masking.may_mask_rows) {
     Value* top = b.reduce(ReduceFn::Max, masking.bias, {masking.bias->type.rank() - 1}, true);
@@ -135,6 +137,41 @@ void attention(Call& c) {
   c.set(present_key);
   c.set(present_value);
   c.set(b.cast(shown, dtype));
+}
+
+// Scores and probabilities pass through graphs of the model's own.
+void flex_attention(Call& c) {
+  Builder& b = c.b;
+  Value *q = c.input(0), *k = c.input(1), *v = c.input(2);
+  const DType dtype = q->type.dtype;
+  DType precise = dtype == DType::f64 ? DType::f64 : DType::f32;
+  if (c.attribute("softmax_precision")) precise = dtype_of(c.integer("softmax_precision", 1), c.describe());
+  const Shape qs = q->type.shape, ks = k->type.shape;
+  c.require(qs.size() == 4 && ks.size() == 4 && v->type.rank() == 4, "needs operands of rank 4");
+  double scale = c.real("scale", 0);
+  if (!c.attribute("scale")) {
+    c.require(qs[3].is_constant(), "the size of a head must be constant");
+    scale = 1 / std::sqrt(static_cast<double>(qs[3].value()));
+  }
+  const auto group = exact_div(qs[1], ks[1]);
+  c.require(group.has_value(), "the number of query heads must be a multiple of that of key heads");
+  q = b.reshape(b.cast(q, precise), {qs[0], ks[1], *group, qs[2], qs[3]});
+  k = b.unsqueeze(b.cast(k, precise), {2});
+  v = b.unsqueeze(b.cast(v, precise), {2});
+  Value* p = b.binary(Fn::Mul, b.matmul(q, b.transpose_last(k)), scale);
+  p = b.reshape(p, {qs[0], qs[1], qs[2], ks[2]});
+  auto modify = [&](const char* name) {
+    if (!c.attribute(name)) return;
+    const Type type = p->type;
+    p = c.around.inline_graph(c.graph(name), {p}).at(0);
+    c.require(p->type == type, "a modifier changes the type of its argument");
+  };
+  modify("score_mod");
+  p = b.softmax(p, -1, false);
+  modify("prob_mod");
+  p = b.reshape(p, {qs[0], ks[1], *group, qs[2], ks[2]});
+  Value* y = b.matmul(p, v);
+  c.set(b.cast(b.reshape(y, {qs[0], qs[1], qs[2], v->type.shape.back()}), dtype));
 }
 
 void rotary_embedding(Call& c) {
@@ -258,6 +295,7 @@ std::vector<Row> attention_rows() {
       {"LinearAttention", linear_attention},
       {"RotaryEmbedding", rotary_embedding},
       {"SwiGLU", swi_glu},
+      {"ai.onnx.preview.FlexAttention", flex_attention},
   };
 }
 

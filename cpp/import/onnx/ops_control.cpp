@@ -54,6 +54,8 @@ void if_else(Call& c) {
   for (size_t i = 0; i < left.size(); ++i) {
     const Type &a = left[i].value->type, &b = right[i].value->type;
     if (a.dtype != b.dtype || a.rank() != b.rank()) {
+      c.around.need_value(c.input(0),
+                          "node '" + c.describe() + "': its condition decides the type of output " + std::to_string(i));
       c.fail("the branches give output " + std::to_string(i) + " different types, " + a.str() + " and " + b.str());
     }
     Type type = a;

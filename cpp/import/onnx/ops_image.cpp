@@ -33,7 +33,7 @@ Dim scaled(Call& c, const Dim& size, double factor) {
 
 struct Resizing {
   std::vector<Dim> sizes;
-  std::vector<Value*> scales;               // f64
+  std::vector<Value*> scales;                // f64
   std::vector<std::optional<double>> known;  // the same where constant
   std::vector<double> roi_start, roi_end;
 };
@@ -81,6 +81,7 @@ Resizing resizing_of(Call& c, Value* x) {
     return r;
   }
   c.require(present(3), "needs scales or sizes");
+  if (c.integer("antialias", 0) && !c.sizes_of(c.input(3))) c.fail_unknown(3);
   Shape wanted = c.shape(3);
   c.require(wanted.size() == axes.size(), "needs one size per axis");
   const std::string policy = c.text("keep_aspect_ratio_policy", "stretch");
@@ -163,8 +164,8 @@ void resize(Call& c) {
   }
   const bool old = c.opset() < 11;  // also Upsample
   const std::string rounding = c.text("nearest_mode", old ? "floor" : "round_prefer_floor");
-  how.round = rounding == "floor"              ? Interpolation::Round::Floor
-              : rounding == "ceil"             ? Interpolation::Round::Ceil
+  how.round = rounding == "floor"               ? Interpolation::Round::Floor
+              : rounding == "ceil"              ? Interpolation::Round::Ceil
               : rounding == "round_prefer_ceil" ? Interpolation::Round::PreferCeil
                                                 : Interpolation::Round::PreferFloor;
   how.cubic_a = c.real("cubic_coeff_a", -0.75);
@@ -271,7 +272,8 @@ void col2im(Call& c) {
   Value* x = c.input(0);
   const std::vector<int64_t> image = c.constants(1), block = c.constants(2);
   const size_t spatial = image.size();
-  c.require(block.size() == spatial && x->type.rank() == 3, "block_shape must fit image_shape, and the input have rank 3");
+  c.require(block.size() == spatial && x->type.rank() == 3,
+            "block_shape must fit image_shape, and the input have rank 3");
   const std::vector<int64_t> strides = per_axis(c, "strides", spatial), dilations = per_axis(c, "dilations", spatial);
   std::vector<int64_t> pads = c.ints("pads", std::vector<int64_t>(2 * spatial, 0));
   c.require(pads.size() == 2 * spatial, "needs two pads per axis");
@@ -393,8 +395,9 @@ void deform_conv(Call& c) {
   auto position = [&](int which, size_t kernel_axis) {
     Value* move = b.reshape(b.slice_axis(moves, 4, which, which + 1), places);
     const auto axis = static_cast<int>(kernel_axis);
-    Value* base = b.binary(Fn::Add, b.binary(Fn::Mul, b.iota(places, 4 + axis, t), static_cast<double>(strides[kernel_axis])),
-                           static_cast<double>(-pads[kernel_axis]));
+    Value* base =
+        b.binary(Fn::Add, b.binary(Fn::Mul, b.iota(places, 4 + axis, t), static_cast<double>(strides[kernel_axis])),
+                 static_cast<double>(-pads[kernel_axis]));
     Value* tap = b.binary(Fn::Mul, b.iota(places, 2 + axis, t), static_cast<double>(dilations[kernel_axis]));
     return b.add(b.add(base, tap), move);
   };
@@ -421,7 +424,8 @@ void roi_align(Call& c) {
   Builder& b = c.b;
   Value *x = c.input(0), *rois = c.input(1), *batch = b.cast(c.input(2), DType::i64);
   const bool average = c.text("mode", "avg") == "avg";
-  const bool half_pixel = c.text("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
+  const bool half_pixel =
+      c.text("coordinate_transformation_mode", c.opset() < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
   const int64_t oh = c.integer("output_height", 1), ow = c.integer("output_width", 1);
   const int64_t ratio = c.integer("sampling_ratio", 0);
   c.require(ratio > 0, "a sampling_ratio of 0 makes the number of samples depend on the boxes, which is not supported");
