@@ -291,7 +291,7 @@ class _LazyFunction:
         if self._compiled is None:
             with self._lock:
                 if self._compiled is None:
-                    source = FunctionSource(self._function, args, kwargs, self._specs)
+                    source = _function_source(self._function, args, kwargs, self._specs)
                     self._compiled = CompiledFunction(source, self._options)
         return self._compiled(*args, **kwargs)
 
@@ -313,8 +313,8 @@ def compile(
 ) -> Any:
     """Compiles a model to native code.
 
-    ``model``: an ``nn.Module``, a function of torch tensors, an ``ExportedProgram``, or an ONNX model as a path, bytes
-    or a ``ModelProto``.
+    ``model``: an ``nn.Module``, a function of torch tensors, an ``ExportedProgram``, an ONNX model as a path, bytes or a
+    ``ModelProto``, or a JAX function (jitted, or with JAX arrays as examples) or module of flax or equinox.
 
     ``input_spec``: a list with one entry per input, ``(name, example)`` or ``(name, shape, dtype)``. A size in a shape
     is a number, a name (equal names are equal sizes) or None; the latter two may vary from call to call. ONNX models
@@ -349,7 +349,18 @@ def compile(
         )
     if specs is None:
         return _LazyFunction(model, None, options)
-    return CompiledFunction(FunctionSource(model, None, {}, specs), options)
+    return CompiledFunction(_function_source(model, None, {}, specs), options)
+
+
+def _function_source(
+    model: Any, args: Optional[Tuple[Any, ...]], kwargs: Dict[str, Any], specs: Optional[List[InputSpec]]
+) -> Source:
+    """The source of a callable: JAX's if it or its examples are of JAX, else PyTorch's."""
+    from cuvil import _jax
+
+    if _jax.wants_jax(model, specs, [*(args or ()), *kwargs.values()]):
+        return _jax.JaxSource(model, args, kwargs, specs)
+    return FunctionSource(model, args, kwargs, specs)
 
 
 def _count_runs(ops: Sequence[str]) -> str:
