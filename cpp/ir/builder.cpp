@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/narrow.hpp"
 #include "support/error.hpp"
 
 namespace cuvil {
@@ -100,7 +101,14 @@ std::vector<Value*> Builder::broadcastable(std::vector<Value*> xs) {
 
 Value* Builder::cast(Value* x, DType dtype) {
   if (x->type.dtype == dtype) return x;
+  if (is_narrow(dtype)) return encode_narrow(*this, x, dtype);
+  if (is_narrow(x->type.dtype)) return decode_narrow(*this, x, dtype);
   return node(Op::Cast, {x}, {{"dtype", dtype}});
+}
+
+Value* Builder::bitcast(Value* x, DType dtype) {
+  if (x->type.dtype == dtype) return x;
+  return node(Op::BitCast, {x}, {{"dtype", dtype}});
 }
 
 Value* Builder::reshape(Value* x, Shape shape) {

@@ -41,7 +41,9 @@ class Builder {
   /// With a scalar of a's dtype.
   Value* binary(Fn fn, Value* a, double b);
   Value* select(Value* condition, Value* a, Value* b);
+  /// Conversions of narrow types are compositions: encode_narrow without saturation, decode_narrow.
   Value* cast(Value* x, DType dtype);
+  Value* bitcast(Value* x, DType dtype);
   Value* add(Value* a, Value* b) { return binary(Fn::Add, a, b); }
   Value* sub(Value* a, Value* b) { return binary(Fn::Sub, a, b); }
   Value* mul(Value* a, Value* b) { return binary(Fn::Mul, a, b); }

@@ -135,6 +135,7 @@ std::vector<Row> order_rows();
 std::vector<Row> network_rows();
 std::vector<Row> quantization_rows();
 std::vector<Row> control_rows();
+std::vector<Row> conversion_rows();
 
 /// A constant in the value's place if it depends on constants only and is small.
 void fold_if_constant(Call& call, Value*& v);

@@ -19,7 +19,7 @@ const std::map<std::string, Lowering, std::less<>>& table() {
   static const auto rows = [] {
     std::map<std::string, Lowering, std::less<>> t;
     for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), order_rows(), network_rows(),
-                               quantization_rows(), control_rows()}) {
+                               quantization_rows(), control_rows(), conversion_rows()}) {
       for (const Row& row : family) t.emplace(row.op, row.lower);
     }
     return t;
