@@ -23,7 +23,7 @@ constexpr NarrowFormat kFormats[] = {
     {DType::i2, 2, 0, 0, 0, NarrowSpecials::None, true},
 };
 
-constexpr int64_t kInfinity = 0x7f800000, kNan = 0x7fc00000, kMinNormal = 0x00800000;
+constexpr int64_t kInfinity = 0x7f800000, kNan = 0x7fc00000, kNegativeNan = 0xffc00000, kMinNormal = 0x00800000;
 
 // Arithmetic on the u32 bits of f32 values.
 class Bits {
@@ -74,7 +74,7 @@ Value* decoded_float(Builder& b, Value* bits, const NarrowFormat& f) {
   const int64_t sign = int64_t{1} << (f.bits - 1);
   Value* r = widened_magnitude(b, u, u.op(Fn::And, bits, sign - 1), f);
   r = u.op(Fn::Or, r, u.op(Fn::Shl, u.op(Fn::And, bits, sign), 32 - f.bits));
-  if (f.specials == NarrowSpecials::NanOnly) r = u.select(u.op(Fn::Eq, bits, sign), kNan, r);
+  if (f.specials == NarrowSpecials::NanOnly) r = u.select(u.op(Fn::Eq, bits, sign), kNegativeNan, r);
   return u.real(r);
 }
 
