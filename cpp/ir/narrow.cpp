@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ir/evaluate.hpp"
 #include "support/error.hpp"
 
 namespace cuvil {
@@ -76,6 +77,17 @@ Value* decoded_float(Builder& b, Value* bits, const NarrowFormat& f) {
   r = u.op(Fn::Or, r, u.op(Fn::Shl, u.op(Fn::And, bits, sign), 32 - f.bits));
   if (f.specials == NarrowSpecials::NanOnly) r = u.select(u.op(Fn::Eq, bits, sign), kNegativeNan, r);
   return u.real(r);
+}
+
+// A large constant's values, each bit pattern decoded once.
+Value* decoded_by_table(Builder& b, const Tensor& t) {
+  Tensor patterns(t.dtype(), {256});
+  for (int i = 0; i < 256; ++i) patterns.set_int(i, i);
+  const auto table = evaluate_constant(decode_narrow(b, b.constant(patterns), DType::f32), 256);
+  CUVIL_CHECK(table, "the values of a narrow type");
+  Tensor values = Tensor::uninitialized(DType::f32, t.shape());
+  for (int64_t i = 0; i < t.num_elements(); ++i) values.mutable_as<float>()[i] = table->as<float>()[t.as<uint8_t>()[i]];
+  return b.constant(std::move(values));
 }
 
 // The u32 bits of x as f32. What f32 can't hold is cut off and marked by the last bit: as that bit lies below every
@@ -166,6 +178,8 @@ const NarrowFormat& narrow_format(DType dtype) {
 Value* decode_narrow(Builder& b, Value* x, DType dtype) {
   const NarrowFormat& f = narrow_format(x->type.dtype);
   CUVIL_CHECK(!is_narrow(dtype), "decoded to a narrow type");
+  if (const Tensor* t = constant_of(x); t && !f.is_integer() && t->num_elements() > 256)
+    return b.cast(decoded_by_table(b, *t), dtype);
   Value* bits = b.bitcast(x, DType::u8);
   // Bits that come from outside may be extended by copies of the sign.
   if (f.bits < 8 && !(f.is_integer() && f.is_signed)) bits = b.binary(Fn::And, bits, (1 << f.bits) - 1);

@@ -177,7 +177,7 @@ bool BorrowedTensor::borrow_buffer(PyObject* object, const std::string& name, co
 // A number stands for a tensor of rank 0.
 bool BorrowedTensor::borrow_number(PyObject* object, const std::string& name, const Type& expected) {
   if (!PyBool_Check(object) && !PyLong_Check(object) && !PyFloat_Check(object)) return false;
-  if (expected.rank() != 0) return false;
+  if (expected.rank() != 0 || is_narrow(expected.dtype)) return false;
   Tensor value(expected.dtype, {});
   if (is_float(expected.dtype) || expected.dtype == DType::boolean) {
     const double v = PyFloat_AsDouble(object);
