@@ -61,6 +61,7 @@ class Builder {
   Value* broadcast(Value* x, Shape shape);
   Value* slice(Value* x, std::vector<Dim> starts, std::vector<Dim> limits, std::vector<int64_t> steps);
   Value* slice_axis(Value* x, int axis, Dim start, Dim limit, int64_t step = 1);
+  /// Of narrow types, `value` is the border's bits.
   Value* pad(Value* x, std::vector<Dim> low, std::vector<Dim> high, double value);
   Value* concat(std::vector<Value*> xs, int axis);
   Value* gather(Value* x, Value* index, int axis);

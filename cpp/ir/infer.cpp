@@ -378,6 +378,7 @@ Type infer_type(const Node& node) {
     case Op::Iota: {
       Type type{node.get<DType>("dtype"), node.dims("shape")};
       axis_of(node, type.shape.size());
+      require(node, !is_narrow(type.dtype), kNarrow);
       return type;
     }
     case Op::Pointwise:

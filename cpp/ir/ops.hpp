@@ -69,7 +69,7 @@ enum class Op : uint8_t {
 #undef X
 };
 
-// Fn, text name, arity, result ('s' same as operands, 'b' bool), operand classes it accepts (f i b), meaning
+// Fn, text name, arity, result ('s' same as operands, 'b' bool), operand classes it accepts (f i b n), meaning
 //
 // Operands of one call have one dtype (Select: the condition is bool). Integers wrap around.
 #define CUVIL_SCALAR_FNS(X)                                                                \
@@ -116,7 +116,7 @@ enum class Op : uint8_t {
   X(Le, "le", 2, 'b', "fib", "")                                                           \
   X(Gt, "gt", 2, 'b', "fib", "")                                                           \
   X(Ge, "ge", 2, 'b', "fib", "")                                                           \
-  X(Select, "select", 3, 's', "fib", "a ? b : c; a is bool")
+  X(Select, "select", 3, 's', "fibn", "a ? b : c; a is bool")
 
 enum class Fn : uint8_t {
 #define X(name, text, arity, result, classes, doc) name,

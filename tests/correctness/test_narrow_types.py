@@ -426,6 +426,22 @@ def test_torch_casts(name: str) -> None:
     assert torch.equal(got.view(torch.uint8)[numbers], want.view(torch.uint8)[numbers])
 
 
+def test_torch_numbers_and_choices() -> None:
+    torch = pytest.importorskip("torch")
+    dtype = torch.float8_e5m2
+
+    def function(x, keep):
+        ones = torch.full((3, 5), 1.5, dtype=dtype)
+        return torch.where(keep, x.to(dtype), ones), torch.arange(5).to(dtype)
+
+    x, keep = torch.linspace(-3, 3, 15).reshape(3, 5), torch.arange(15).reshape(3, 5) % 2 == 0
+    got = cuvil.compile(function, input_spec=[("x", x), ("keep", keep)])(x, keep)
+    want = torch.where(keep, x.to(dtype).float(), torch.tensor(1.5)), torch.arange(5).float()
+    for mine, wanted in zip(got, want):
+        assert mine.dtype == dtype
+        assert torch.equal(mine.float(), wanted)
+
+
 def test_a_torch_module_with_narrow_weights() -> None:
     torch = pytest.importorskip("torch")
 
