@@ -172,7 +172,23 @@ Value* Builder::pad(Value* x, std::vector<Dim> low, std::vector<Dim> high, doubl
 Value* Builder::concat(std::vector<Value*> xs, int axis) {
   CUVIL_CHECK(!xs.empty(), "concat of nothing");
   if (xs.size() == 1) return xs[0];
-  int64_t at = wrap_axis(axis, xs[0]->type.shape.size());
+  const size_t rank = xs[0]->type.shape.size();
+  int64_t at = wrap_axis(axis, rank);
+  // Sizes off the axis that may differ are checked at run time.
+  for (size_t i = 0; i < rank; ++i) {
+    if (static_cast<int64_t>(i) == at) continue;
+    const Value* model = xs[0];
+    for (const Value* x : xs) {
+      if (x->type.shape.size() == rank && x->type.shape[i].is_constant()) model = x;
+    }
+    const Dim size = model->type.shape[i];
+    for (Value*& x : xs) {
+      if (x->type.shape.size() != rank || x->type.shape[i] == size || (x->type.shape[i] - size).is_constant()) continue;
+      Shape shape = x->type.shape;
+      shape[i] = size;
+      x = reshape_checked(x, shape);
+    }
+  }
   return node(Op::Concat, std::move(xs), {{"axis", at}});
 }
 

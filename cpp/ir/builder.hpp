@@ -117,6 +117,10 @@ class Builder {
   /// needs.
   Value* max_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
                   std::vector<int64_t> dilations, bool ceil_mode);
+  /// Where max_pool's results come from, i64: the position on each spatial axis. `like` is its result.
+  std::vector<Value*> max_pool_positions(Value* x, const Value* like, const std::vector<int64_t>& window,
+                                         const std::vector<int64_t>& strides, const std::vector<int64_t>& pads,
+                                         const std::vector<int64_t>& dilations);
   /// count_include_pad as in PyTorch and ONNX.
   Value* avg_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
                   bool ceil_mode, bool count_include_pad, int64_t divisor_override = 0,

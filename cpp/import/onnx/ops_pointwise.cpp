@@ -66,18 +66,6 @@ void identity(Call& c) {
   c.set(c.input(0));
 }
 
-void dropout(Call& c) {
-  Value* x = c.input(0);
-  if (c.optional_input(2)) {
-    const Tensor* training = constant_of(c.input(2));
-    if (!training || training->num_elements() != 1 || training->get_int(0) != 0)
-      c.fail("training mode is not supported");
-  }
-  c.set(x);
-  DType mask = c.opset() < 10 ? x->type.dtype : DType::boolean;
-  if (c.node().outputs.size() > 1) c.set(c.b.broadcast(c.number(mask, 1), x->type.shape));
-}
-
 void relu(Call& c) {
   c.set(c.b.binary(Fn::Max, c.input(0), c.zero(c.input(0)->type.dtype)));
 }
@@ -251,7 +239,6 @@ std::vector<Row> pointwise_rows() {
       {"Cos", unary<Fn::Cos>},
       {"Cosh", cosh},
       {"Div", binary<Fn::Div>},
-      {"Dropout", dropout},
       {"Elu", elu},
       {"Equal", binary<Fn::Eq>},
       {"Erf", unary<Fn::Erf>},
