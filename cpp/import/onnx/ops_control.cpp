@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "import/onnx/control.hpp"
+#include "import/onnx/import.hpp"
 
 namespace cuvil::onnx {
 
@@ -40,7 +41,17 @@ void if_else(Call& c) {
     return c.around.make_region({}, captured,
                                 [&](Builder&, const std::vector<Value*>&) { return c.around.inline_graph(graph, {}); });
   };
-  BuiltRegion then = region_of(yes), otherwise = region_of(no);
+  BuiltRegion then, otherwise;
+  try {
+    then = region_of(yes);
+    otherwise = region_of(no);
+  } catch (const ValuesNeeded&) {
+    throw;
+  } catch (const CompileError& e) {
+    // A branch that is never taken may be wrong for these sizes.
+    c.around.need_value(c.input(0), e.what());
+    throw;
+  }
   for (size_t i = then.graph->inputs().size(); i < captured.size(); ++i) {
     then.graph->add_input(captured[i]->name, captured[i]->type);
   }
