@@ -41,7 +41,9 @@ class Builder {
   /// With a scalar of a's dtype.
   Value* binary(Fn fn, Value* a, double b);
   Value* select(Value* condition, Value* a, Value* b);
+  /// Conversions of narrow types are compositions: encode_narrow without saturation, decode_narrow.
   Value* cast(Value* x, DType dtype);
+  Value* bitcast(Value* x, DType dtype);
   Value* add(Value* a, Value* b) { return binary(Fn::Add, a, b); }
   Value* sub(Value* a, Value* b) { return binary(Fn::Sub, a, b); }
   Value* mul(Value* a, Value* b) { return binary(Fn::Mul, a, b); }
@@ -59,6 +61,7 @@ class Builder {
   Value* broadcast(Value* x, Shape shape);
   Value* slice(Value* x, std::vector<Dim> starts, std::vector<Dim> limits, std::vector<int64_t> steps);
   Value* slice_axis(Value* x, int axis, Dim start, Dim limit, int64_t step = 1);
+  /// Of narrow types, `value` is the border's bits.
   Value* pad(Value* x, std::vector<Dim> low, std::vector<Dim> high, double value);
   Value* concat(std::vector<Value*> xs, int axis);
   Value* gather(Value* x, Value* index, int axis);

@@ -136,6 +136,7 @@ std::vector<Row> order_rows();
 std::vector<Row> network_rows();
 std::vector<Row> quantization_rows();
 std::vector<Row> control_rows();
+std::vector<Row> conversion_rows();
 std::vector<Row> recurrent_rows();
 std::vector<Row> attention_rows();
 std::vector<Row> image_rows();

@@ -66,13 +66,6 @@ void identity(Call& c) {
   c.set(c.input(0));
 }
 
-void cast(Call& c) {
-  c.set(c.b.cast(c.input(0), dtype_of(c.integer("to", 1), c.describe())));
-}
-void cast_like(Call& c) {
-  c.set(c.b.cast(c.input(0), c.input(1)->type.dtype));
-}
-
 void relu(Call& c) {
   c.set(c.b.binary(Fn::Max, c.input(0), c.zero(c.input(0)->type.dtype)));
 }
@@ -240,8 +233,6 @@ std::vector<Row> pointwise_rows() {
       {"BitwiseNot", unary<Fn::Not>},
       {"BitwiseOr", binary<Fn::Or>},
       {"BitwiseXor", binary<Fn::Xor>},
-      {"Cast", cast},
-      {"CastLike", cast_like},
       {"Ceil", unary<Fn::Ceil>},
       {"Celu", celu},
       {"Clip", clip},
