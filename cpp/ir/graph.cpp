@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "ir/infer.hpp"
 #include "support/error.hpp"
@@ -31,12 +32,8 @@ Node* Graph::add_node(Op op, std::vector<Value*> operands, Attributes attributes
   node->result->type = std::move(type);
   node->result->producer = node.get();
   Node* raw = node.get();
-  auto where = nodes_.end();
-  if (position) {
-    where = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& n) { return n.get() == position; });
-    CUVIL_CHECK(where != nodes_.end(), "position is not in the graph");
-  }
-  nodes_.insert(where, std::move(node));
+  for (Value* operand : raw->operands) operand->uses.push_back(raw);
+  raw->place = nodes_.insert(position ? position->place : nodes_.end(), std::move(node));
   return raw;
 }
 
@@ -45,16 +42,29 @@ void Graph::add_output(std::string name, Value* value) {
 }
 
 void Graph::replace_all_uses(Value* from, Value* to) {
-  for (auto& node : nodes_) std::replace(node->operands.begin(), node->operands.end(), from, to);
+  if (from == to) return;
+  for (Node* user : std::exchange(from->uses, {})) {
+    std::replace(user->operands.begin(), user->operands.end(), from, to);
+    to->uses.push_back(user);
+  }
   for (Output& output : outputs_) {
     if (output.value == from) output.value = to;
   }
 }
 
+void Graph::set_operand(Node* node, size_t index, Value* value) {
+  std::vector<Node*>& uses = node->operands[index]->uses;
+  uses.erase(std::find(uses.begin(), uses.end(), node));
+  node->operands[index] = value;
+  value->uses.push_back(node);
+}
+
 void Graph::erase(Node* node) {
-  auto it = std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& n) { return n.get() == node; });
-  CUVIL_CHECK(it != nodes_.end(), "node is not in the graph");
-  nodes_.erase(it);
+  CUVIL_CHECK(node->result->uses.empty(), "an erased node has users");
+  for (Value* operand : node->operands) {
+    operand->uses.erase(std::find(operand->uses.begin(), operand->uses.end(), node));
+  }
+  nodes_.erase(node->place);
 }
 
 int Graph::erase_dead_nodes() {
@@ -69,6 +79,12 @@ int Graph::erase_dead_nodes() {
       it = nodes_.erase(it);
       ++erased;
     }
+  }
+  if (erased == 0) return 0;
+  for (const auto& input : inputs_) input->uses.clear();
+  for (const auto& node : nodes_) node->result->uses.clear();
+  for (const auto& node : nodes_) {
+    for (Value* operand : node->operands) operand->uses.push_back(node.get());
   }
   return erased;
 }

@@ -31,6 +31,7 @@ struct Value {
   Type type;
   Node* producer = nullptr;  // null for a graph input
   std::string name;          // for text and messages; unique names are made when printing
+  std::vector<Node*> uses;   // once per operand that it is; kept by the Graph
 };
 
 struct Node {
@@ -38,6 +39,7 @@ struct Node {
   std::vector<Value*> operands;
   std::unique_ptr<Value> result;  // every primitive has one result
   Attributes attributes;
+  std::list<std::unique_ptr<Node>>::iterator place;  // in its graph
   std::string source;  // the node of the user's model this came from, for messages: "layer1.0.conv1 (aten.convolution)"
 
   template <typename T>
@@ -78,6 +80,7 @@ class Graph {
   /// Nodes in a topological order: operands come before their users.
   const std::list<std::unique_ptr<Node>>& nodes() const { return nodes_; }
   void replace_all_uses(Value* from, Value* to);
+  void set_operand(Node* node, size_t index, Value* value);
   /// The node must have no users left.
   void erase(Node* node);
   /// Erases every node whose result is not needed for an output; returns how many.

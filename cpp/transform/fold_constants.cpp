@@ -1,5 +1,6 @@
-#include <map>
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "ir/builder.hpp"
@@ -21,6 +22,8 @@ class Folder {
     std::vector<Node*> nodes;
     for (const auto& node : graph_.nodes()) nodes.push_back(node.get());
     for (Node* node : nodes) {
+      if (!is_fixed(*node)) continue;
+      fixed_.insert(node->result.get());
       // Leaves and broadcasts stay: they cost nothing in a kernel, and a stored copy has to be read.
       if (info(node->op).kind == OpKind::Leaf || node->op == Op::Broadcast || node->operands.empty()) continue;
       if (!node->type().is_static()) continue;
@@ -35,6 +38,13 @@ class Folder {
   }
 
  private:
+  // Whether the node depends on constants only.
+  bool is_fixed(const Node& node) const {
+    return node.op != Op::DimValue && std::all_of(node.operands.begin(), node.operands.end(), [&](const Value* operand) {
+             return constant_of(operand) || fixed_.count(operand) > 0;
+           });
+  }
+
   std::optional<Tensor> fold(const Node& node) {
     std::vector<Tensor> operands;
     int64_t stored = 0;
@@ -49,6 +59,7 @@ class Folder {
   }
 
   Graph& graph_;
+  std::set<const Value*> fixed_;
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ void pack_weights(Graph& graph, const TransformOptions& options) {
     int64_t nr = panel_columns(w->shape()[1], options.channel_block, rows == Dim(1));
     Value*& packed = known[{node->operand(1), nr}];
     if (!packed) packed = b.cast(pack_matrix(b, *w, nr, narrow ? options.dot : 1), node->type().dtype);
-    node->operands[1] = packed;
+    graph.set_operand(node, 1, packed);
   }
 }
 
