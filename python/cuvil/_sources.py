@@ -58,9 +58,7 @@ def by_name(args: Tuple[Any, ...], kwargs: Dict[str, Any], names: Sequence[str])
 class OnnxSource(Source):
     """An ONNX model: a path, bytes, or a ModelProto."""
 
-    def __init__(
-        self, model: Any, specs: Optional[List[InputSpec]], values: Optional[Dict[str, Any]] = None
-    ) -> None:
+    def __init__(self, model: Any, specs: Optional[List[InputSpec]], values: Optional[Dict[str, Any]] = None) -> None:
         """``values``: inputs that become constants."""
         self._values = values or {}
         self._path: Optional[str] = None

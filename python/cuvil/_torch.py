@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Seq
 import torch
 
 from cuvil import cuvil_native as _native
-from cuvil._errors import CompileError
+from cuvil._errors import CompileError, ExportError
 
 _MAX_SIZE = 2**63 - 1
 
@@ -103,7 +103,7 @@ def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_s
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError(
+        raise ExportError(
             f"torch.export cannot export {type(model).__name__}: {error}\n"
             "Make the model exportable (no data-dependent Python control flow), or pass an ExportedProgram."
         ) from error

@@ -1,0 +1,303 @@
+"""prim::If and prim::Loop whose conditions only the data tell, as if_op and loop_op."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from cuvil import _torchscript as script
+from cuvil import _torchscript_values as values
+from cuvil._control_flow import if_op, loop_op
+from cuvil._errors import CompileError, ModelRaises
+from cuvil._torchscript_values import NumberTensor, RunTimeNumber, scalar_tensor
+
+
+class RunTimeList:
+    """A list that a loop of unknown length appended to: the items known before, and a tensor of the others."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+
+pytree.register_pytree_node(RunTimeList, lambda n: ([n.rows], None), lambda children, _: RunTimeList(*children))
+
+
+def _is_traced(leaf: Any) -> bool:
+    return isinstance(leaf, (torch.Tensor, torch.SymInt))
+
+
+class _Captured:
+    """What a region uses of the values around it, as a flat list of tensors and sizes."""
+
+    def __init__(self, interpreter: Any, effects: Any) -> None:
+        env = {name: interpreter.env[name] for name in sorted(effects.used) if name in interpreter.env}
+        every = "*" in effects.read_attributes
+        attributes = {
+            key: value
+            for key, value in interpreter.attributes.items()
+            if every or key[1] in effects.read_attributes | effects.set_attributes or key[0] == "constant"
+        }
+        if not every:
+            attributes = {k: v for k, v in attributes.items() if k[0] != "constant" or k[1] in effects.constants}
+        self._leaves, self._spec = pytree.tree_flatten((env, attributes))
+        self._places = [i for i, leaf in enumerate(self._leaves) if _is_traced(leaf)]
+        self.operands = tuple(self._leaves[i] for i in self._places)
+
+    def restore(self, operands: Sequence[Any]) -> Tuple[Dict[str, Any], Dict[Any, Any]]:
+        leaves = list(self._leaves)
+        for place, operand in zip(self._places, operands):
+            leaves[place] = operand
+        env, attributes = pytree.tree_unflatten(leaves, self._spec)
+        return env, attributes
+
+
+def _is_number_leaf(value: Any) -> bool:
+    return isinstance(value, (NumberTensor, RunTimeNumber))
+
+
+class _Outputs:
+    """A structure of values as tensors: numbers become tensors of rank 0, the rest is the same whatever the data."""
+
+    def __init__(self, structure: Any) -> None:
+        self.leaves, self.spec = pytree.tree_flatten(structure, is_leaf=_is_number_leaf)
+        self.kinds = [self._kind(leaf) for leaf in self.leaves]
+        self.tensors = [
+            scalar_tensor(leaf).clone() for leaf, kind in zip(self.leaves, self.kinds) if kind != "constant"
+        ]
+
+    @staticmethod
+    def _kind(leaf: Any) -> str:
+        if isinstance(leaf, (torch.Tensor, NumberTensor)):
+            return "tensor"
+        return "number" if values.is_number(leaf) else "constant"
+
+
+def _merge(ours: _Outputs, theirs: _Outputs, tensors: Sequence[Any]) -> Any:
+    """The structure after a branch. Numbers that both ways give alike stay known."""
+    if ours.spec != theirs.spec or ours.kinds != theirs.kinds:
+        raise CompileError(
+            "a branch that depends on data gives values of one structure on one way and of another on the other: "
+            f"{ours.spec} and {theirs.spec}"
+        )
+    results, position = [], 0
+    for a, b, kind in zip(ours.leaves, theirs.leaves, ours.kinds):
+        if kind == "constant":
+            if isinstance(a, values.Uninitialized) or isinstance(b, values.Uninitialized):
+                results.append(b if isinstance(a, values.Uninitialized) else a)
+                continue
+            if a is not b and a != b:
+                raise CompileError(f"a branch that depends on data gives {a!r} on one way and {b!r} on the other")
+            results.append(a)
+            continue
+        tensor = tensors[position]
+        position += 1
+        known = (bool, int, float)
+        if kind == "number" and isinstance(a, known) and type(a) is type(b) and a == b:
+            results.append(a)
+        else:
+            results.append(RunTimeNumber(tensor) if kind == "number" else tensor)
+    return pytree.tree_unflatten(results, ours.spec)
+
+
+class _Region:
+    """Interprets a block in a copy of the values it uses."""
+
+    def __init__(self, interpreter: Any, captured: _Captured, effects: Any, keys: Sequence[Any]) -> None:
+        self._interpreter = interpreter
+        self._captured = captured
+        self._changed = sorted(effects.changed_tensors)
+        self._containers = sorted(effects.changed_containers)
+        self._keys = keys
+
+    def run(self, block: Any, inputs: Dict[str, Any], operands: Sequence[Any]) -> Tuple[List[Any], List[Any]]:
+        """The block's outputs, and the new values of what it changes around it."""
+        env, attributes = self._captured.restore(operands)
+        for name in self._changed:
+            env[name] = env[name].clone()
+        inner = script._Interpreter(self._interpreter.program, {**self._interpreter.attributes, **attributes})
+        inner.env = {**env, **inputs}
+        inner.unrolled = self._interpreter.unrolled
+        inner.block(block)
+        effects = [inner.env[name] for name in (*self._changed, *self._containers)]
+        effects += [inner.attributes[key] for key in self._keys]
+        return [inner.get(value) for value in block.outputs()], effects
+
+    def run_trip(
+        self, body: Any, inputs: Dict[str, Any], operands: Sequence[Any], changed: Sequence[Any], rows: Sequence[str]
+    ) -> Tuple[List[Any], List[Any], List[Any]]:
+        """The same for a trip of a loop, from the values ``changed``; and what it appends to the lists ``rows``."""
+        env, attributes = self._captured.restore(operands)
+        inner = script._Interpreter(self._interpreter.program, {**self._interpreter.attributes, **attributes})
+        inner.env = {**env, **inputs, **{name: [] for name in rows}}
+        for name, value in zip(self._changed, changed):
+            inner.env[name] = value.clone()
+        for key, value in zip(self._keys, changed[len(self._changed) :]):
+            inner.attributes[key] = value
+        inner.unrolled = self._interpreter.unrolled
+        inner.block(body)
+        effects = [inner.env[name] for name in self._changed] + [inner.attributes[key] for key in self._keys]
+        return [inner.get(value) for value in body.outputs()], effects, [inner.env[name][0].clone() for name in rows]
+
+    def apply(self, effects: Sequence[Any]) -> None:
+        interpreter = self._interpreter
+        for name, value in zip((*self._changed, *self._containers), effects):
+            before = interpreter.env[name]
+            if isinstance(before, torch.Tensor):
+                before.copy_(value)
+            elif isinstance(before, dict):
+                before.clear()
+                before.update(value)
+            else:
+                before[:] = value
+        for key, value in zip(self._keys, effects[len(self._changed) + len(self._containers) :]):
+            if interpreter.attributes[key] is not value:
+                interpreter.attributes[key] = value
+                interpreter.written.add(key)
+
+
+def _set_keys(interpreter: Any, effects: Any) -> List[Any]:
+    if "*" in effects.set_attributes:
+        raise CompileError("a method called through an interface, in a branch that depends on data")
+    for name in effects.set_attributes:
+        if not any(key[1] == name for key in interpreter.attributes):
+            interpreter.load_attribute(name)
+    return sorted(key for key in interpreter.attributes if key[1] in effects.set_attributes)
+
+
+def branch(interpreter: Any, node: Any, condition: Any) -> None:
+    blocks = list(node.blocks())
+    raises = [_raises(block) for block in blocks]
+    if raises[0] or raises[1]:
+        return _checked(interpreter, node, condition, raises)
+    effects = script._effects(blocks)
+    keys = _set_keys(interpreter, effects)
+    captured = _Captured(interpreter, effects)
+    region = _Region(interpreter, captured, effects, keys)
+    found: Dict[int, _Outputs] = {}
+
+    def function(which: int) -> Callable[..., Any]:
+        def run(*operands: Any) -> Any:
+            found[which] = _Outputs(region.run(blocks[which], {}, operands))
+            return tuple(found[which].tensors)
+
+        return run
+
+    flag = condition.tensor if isinstance(condition, RunTimeNumber) else condition
+    tensors = if_op(flag, function(0), function(1), captured.operands)
+    results, changes = _merge(found[0], found[1], tensors)
+    region.apply(changes)
+    for value, result in zip(node.outputs(), results):
+        interpreter.env[value.debugName()] = result
+    return None
+
+
+def _raises(block: Any) -> bool:
+    return any(node.kind() == "prim::RaiseException" for node in block.nodes())
+
+
+def _checked(interpreter: Any, node: Any, condition: Any, raises: Sequence[bool]) -> None:
+    """One way raises: the other is taken, after a check."""
+    blocks = list(node.blocks())
+    message = ""
+    flag = scalar_tensor(condition)
+    for block, way in zip(blocks, raises):
+        if way:
+            try:
+                interpreter.block(block)
+            except ModelRaises as error:
+                message = str(error)
+    torch.ops.aten._assert_async.msg(torch.logical_not(flag) if raises[0] else flag, message or "the model raises")
+    if raises[0] and raises[1]:
+        raise ModelRaises(message)
+    block = blocks[1 if raises[0] else 0]
+    interpreter.block(block)
+    for value, result in zip(node.outputs(), block.outputs()):
+        interpreter.env[value.debugName()] = interpreter.get(result)
+
+
+def loop(interpreter: Any, node: Any, trip: int, trips: Any, condition: Any, carried: Sequence[Any]) -> None:
+    """The trips that are left of a loop, ``trip`` of which have been unrolled."""
+    body = next(iter(node.blocks()))
+    effects = script._effects([body])
+    keys = _set_keys(interpreter, effects)
+    rows = _appended(body, effects)
+    for name in rows:
+        effects.changed_containers.pop(name)
+    captured = _Captured(interpreter, effects)
+    region = _Region(interpreter, captured, effects, keys)
+    parameters = [value.debugName() for value in body.inputs()]
+    outer_effects = [interpreter.env[name] for name in (*sorted(effects.changed_tensors),)]
+    if effects.changed_containers:
+        raise CompileError("a list or dict is changed in a loop whose number of trips depends on data")
+    outer_effects += [interpreter.attributes[key] for key in keys]
+    start = _Outputs((list(carried), outer_effects))
+    found: List[_Outputs] = []
+
+    def restored(tensors: Sequence[Any]) -> Any:
+        """Carried numbers are known at run time only."""
+        leaves, position = [], 0
+        for leaf, kind in zip(start.leaves, start.kinds):
+            if kind == "constant":
+                leaves.append(leaf)
+                continue
+            leaves.append(RunTimeNumber(tensors[position]) if kind == "number" else tensors[position])
+            position += 1
+        return pytree.tree_unflatten(leaves, start.spec)
+
+    count = len(start.tensors)
+
+    def run(number: Any, *arguments: Any) -> Any:
+        values_in, changed_in = restored(arguments[:count])
+        index = RunTimeNumber(number + trip if trip else number)
+        inputs = dict(zip(parameters, [index, *values_in]))
+        (goes_on, *outputs), changes, appended = region.run_trip(body, inputs, arguments[count:], changed_in, rows)
+        end = _Outputs((outputs, changes))
+        found[:] = [end]
+        if end.kinds != start.kinds or end.spec != start.spec:
+            raise CompileError("a loop that depends on data changes the structure of a value it carries")
+        return (scalar_tensor(goes_on).to(torch.bool), *end.tensors, *appended)
+
+    flag = scalar_tensor(values.to_condition(condition))
+    if isinstance(trips, (RunTimeNumber, torch.SymInt)):
+        trips = values.arithmetic("sub", [trips, trip]) if trip else trips
+        limit = scalar_tensor(trips)
+    else:
+        limit = scalar_tensor(trips - trip)
+    results = loop_op(run, limit, flag, tuple(start.tensors), captured.operands, len(rows))
+    outputs, changes = restored(results[:count])
+    end = found[0]
+    _keep_constants(start, end)
+    names = sorted(effects.changed_tensors)
+    for name, value in zip(names, changes):
+        interpreter.env[name].copy_(value)
+    for key, value in zip(keys, changes[len(names) :]):
+        interpreter.attributes[key] = value
+        interpreter.written.add(key)
+    for name, stack in zip(rows, results[count:]):
+        interpreter.env[name].append(RunTimeList(stack))
+    for value, result in zip(node.outputs(), outputs):
+        interpreter.env[value.debugName()] = result
+
+
+def _keep_constants(start: _Outputs, end: _Outputs) -> None:
+    for a, b, kind in zip(start.leaves, end.leaves, start.kinds):
+        if kind == "constant" and a is not b and a != b:
+            raise CompileError(f"a loop that depends on data changes {a!r} to {b!r}, which is not a tensor or number")
+
+
+def _appended(body: Any, effects: Any) -> List[str]:
+    """Lists to which each trip appends one tensor."""
+    top: Set[str] = set()
+    for node in body.nodes():
+        if node.kind() == "aten::append":
+            top.add(next(iter(node.inputs())).debugName())
+    return sorted(
+        name
+        for name, nodes in effects.changed_containers.items()
+        if name in top
+        and len(nodes) == 1
+        and nodes[0].kind() == "aten::append"
+        and "Tensor" in str(list(nodes[0].inputs())[1].type())
+    )
