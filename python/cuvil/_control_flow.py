@@ -146,7 +146,7 @@ def _if_fake(mode: Any, condition: Any, then: Function, otherwise: Function, ope
 
 def _merged(mode: Any, ours: List[Any], theirs: List[Any], operands: Any) -> Any:
     if len(ours) != len(theirs):
-        raise CompileError(f"the branches give {len(ours)} and {len(theirs)} values")
+        raise CompileError(f"the branches give structures of {len(ours)} and {len(theirs)} tensors; they must be alike")
     known = _known_symbols(operands)
     results = []
     for number, (a, b) in enumerate(zip(ours, theirs)):

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from cuvil import _torchscript_values as values
 from cuvil._errors import CompileError
-from cuvil._torchscript_values import NumberTensor, RunTimeNumber, arithmetic, scalar_tensor
+from cuvil._torchscript_values import NumberTensor, RunTimeList, RunTimeNumber, arithmetic, scalar_tensor
 
 
 def call(kind: str, schema_text: str, inputs: List[Any]) -> Any:
@@ -18,6 +18,14 @@ def call(kind: str, schema_text: str, inputs: List[Any]) -> Any:
     special = _SPECIAL.get(name) if namespace == "aten" else _PRIM.get(name) if namespace == "prim" else None
     if special is not None:
         return special(*inputs)
+    if name in {"stack", "cat"} and any(isinstance(item, RunTimeList) for item in inputs[0]):
+        return _joined(name, *inputs)
+    if name == "select" and isinstance(inputs[2], RunTimeNumber):
+        x, axis, index = inputs
+        return x.index_select(axis, index.tensor.reshape(1)).squeeze(axis)
+    if name == "slice" and isinstance(inputs[0], torch.Tensor):
+        axis, size = inputs[1], inputs[0].shape[inputs[1]]
+        inputs = [*inputs[:2], *(_position(a, size) for a in inputs[2:4]), *inputs[4:]]
     schema = _schema(schema_text)
     of_tensors = any(
         isinstance(leaf, torch.Tensor)
@@ -103,6 +111,14 @@ def _tensor_call(namespace: str, name: str, schema: Any, inputs: List[Any]) -> A
     if schema.name.endswith("_") and inputs and isinstance(inputs[0], torch.Tensor) and not name.startswith("__"):
         return inputs[0] if isinstance(result, torch.Tensor) else result
     return list(result) if isinstance(result, tuple) and len(schema.returns) == 1 else result
+
+
+def _position(number: Any, size: Any) -> Any:
+    """A position in a slice that depends on data, counted from the start."""
+    if not isinstance(number, RunTimeNumber):
+        return number
+    from_end = number.tensor + size
+    return RunTimeNumber(torch.where(number.tensor < 0, from_end, number.tensor).clamp_min(0))
 
 
 def _as_operand(number: RunTimeNumber, inputs: List[Any]) -> Any:
@@ -194,8 +210,24 @@ def _default_dtype(leaves: List[Any]) -> Any:
     return torch.bool if kinds == {torch.bool} else torch.int64
 
 
+def _joined(name: str, items: List[Any], axis: int = 0) -> Any:
+    """stack or cat of a list that a loop filled."""
+    parts = []
+    for item in items:
+        if not isinstance(item, RunTimeList):
+            parts.append(item.unsqueeze(axis) if name == "stack" else item)
+            continue
+        at = axis % (item.rows.dim() if name == "stack" else item.rows.dim() - 1)
+        rows = item.rows.movedim(0, at)
+        parts.append(rows if name == "stack" else rows.flatten(at, at + 1))
+    return torch.cat(parts, axis) if len(parts) > 1 else parts[0]
+
+
 def _length(items: Any) -> Any:
-    return items.shape[0] if isinstance(items, torch.Tensor) else len(items)
+    if isinstance(items, torch.Tensor):
+        return items.shape[0]
+    many = [item.rows.shape[0] - 1 for item in items if isinstance(item, RunTimeList)]
+    return len(items) + sum(many)
 
 
 def _sizes(x: Any, axis: Any = None) -> Any:

@@ -11,17 +11,7 @@ from cuvil import _torchscript as script
 from cuvil import _torchscript_values as values
 from cuvil._control_flow import if_op, loop_op
 from cuvil._errors import CompileError, ModelRaises
-from cuvil._torchscript_values import NumberTensor, RunTimeNumber, scalar_tensor
-
-
-class RunTimeList:
-    """A list that a loop of unknown length appended to: the items known before, and a tensor of the others."""
-
-    def __init__(self, rows: Any) -> None:
-        self.rows = rows
-
-
-pytree.register_pytree_node(RunTimeList, lambda n: ([n.rows], None), lambda children, _: RunTimeList(*children))
+from cuvil._torchscript_values import NumberTensor, RunTimeList, RunTimeNumber, scalar_tensor
 
 
 def _is_traced(leaf: Any) -> bool:

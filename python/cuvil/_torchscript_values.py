@@ -29,11 +29,19 @@ class NumberTensor:
         self.value = value
 
 
+class RunTimeList:
+    """In a list: the tensors that a loop of unknown length appended, as the rows of one tensor."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+
 class Uninitialized:
     """What a variable holds on a way that raises."""
 
 
 pytree.register_pytree_node(RunTimeNumber, lambda n: ([n.tensor], None), lambda children, _: RunTimeNumber(*children))
+pytree.register_pytree_node(RunTimeList, lambda n: ([n.rows], None), lambda children, _: RunTimeList(*children))
 pytree.register_pytree_node(NumberTensor, lambda n: ([n.value], None), lambda children, _: NumberTensor(*children))
 
 DTYPES: List[Any] = [
@@ -265,6 +273,8 @@ def arithmetic(name: str, args: List[Any]) -> Any:
 
 
 def _index(items: Any, index: Any) -> Any:
+    if isinstance(items, list) and any(isinstance(item, RunTimeList) for item in items):
+        raise CompileError("an element is taken of a list that a loop filled whose number of trips depends on data")
     if isinstance(index, (RunTimeNumber, torch.SymInt)):
         raise CompileError("an element of a list is taken at a position that is not known when the model is compiled")
     return items[index]
