@@ -288,7 +288,7 @@ class _Extractor:
 
     def _nodes(self, node: Any) -> List[Any]:
         """What the engine is given for a node: most often one node."""
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and _torch_regions.takes(node):
             return _torch_regions.control_flow(self, node)
         value = node.meta.get("val")
         if isinstance(value, torch.SymFloat) and str(node.target) in _ITEM:

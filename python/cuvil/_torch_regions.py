@@ -21,15 +21,16 @@ _INTEGER: Tuple[str, List[str]] = ("int64", [])
 _BOOL: Tuple[str, List[str]] = ("bool", [])
 
 
+def takes(node: Any) -> bool:
+    return node.target.name() in {"cond", "cuvil_if", "cuvil_loop", "while_loop"}
+
+
 def control_flow(extractor: Any, node: Any) -> List[Any]:
+    """The engine's nodes for a higher-order operator."""
     name = node.target.name()
-    if name in {"cond", "cuvil_if"}:
-        return _if(extractor, node)
     if name == "cuvil_loop":
         return _loop(extractor, node)
-    if name == "while_loop":
-        return _while(extractor, node)
-    raise CompileError(f"node '{node.name}': the higher-order operator '{name}' is not supported")
+    return _while(extractor, node) if name == "while_loop" else _if(extractor, node)
 
 
 def _value(a: Any) -> Any:
