@@ -385,6 +385,8 @@ def _compile_callable(
     try:
         return CompiledFunction(FunctionSource(model, args, kwargs, specs), options)
     except ExportError as error:
+        if type(model).__name__ == "ScriptProgram":
+            raise
         try:
             return _compile_script(_scripted(model), args, kwargs, specs, options)
         except CompileError as second:

@@ -75,9 +75,15 @@ def _fake_mode(values: Any) -> Any:
     return mode
 
 
+_TYPICAL_SIZE = 1009
+"""Where PyTorch must decide something of a size that depends on data, it decides as for this one. As for all sizes that
+vary, 0 and 1 are not special then."""
+
+
 def _new_size(mode: Any) -> Any:
     size = mode.shape_env.create_unbacked_symint()
     torch._check_is_size(size)
+    mode.shape_env.set_real_tensor_prop_unbacked_vals(size.node.expr, _TYPICAL_SIZE)
     return size
 
 
@@ -89,7 +95,7 @@ def _same(a: Any, b: Any) -> bool:
     return bool(ours == theirs)
 
 
-def _has_local_symbols(size: Any, known: Any) -> bool:
+def has_local_symbols(size: Any, known: Any) -> bool:
     if not isinstance(size, torch.SymInt):
         return False
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -97,7 +103,7 @@ def _has_local_symbols(size: Any, known: Any) -> bool:
     return bool(free_unbacked_symbols(size) - known)
 
 
-def _known_symbols(values: Any) -> Any:
+def known_symbols(values: Any) -> Any:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     leaves = [v for v in pytree.tree_leaves(values) if isinstance(v, (torch.Tensor, torch.SymInt))]
@@ -137,22 +143,34 @@ def _if_functional(ctx: Any, condition: Any, then: Function, otherwise: Function
         return ctx.wrap_tensors(result)
 
 
+def _outputs_of(graph: Any) -> List[Any]:
+    outputs = pytree.arg_tree_leaves(*next(iter(reversed(graph.graph.nodes))).args)
+    return [node.meta["val"] if isinstance(node, torch.fx.Node) else node for node in outputs]
+
+
+def _kinds(outputs: List[Any]) -> List[Any]:
+    return [(t.dtype, t.dim()) if isinstance(t, torch.Tensor) else t for t in outputs]
+
+
 @if_op.py_impl(FakeTensorMode)
 def _if_fake(mode: Any, condition: Any, then: Function, otherwise: Function, operands: Tuple[Any, ...]) -> Any:
     with mode, _unbound_symbols(mode):
         ours, theirs = list(then(*operands)), list(otherwise(*operands))
+        if _kinds(ours) != _kinds(theirs):
+            # By now each function knows what the other one gives, and can give the same kinds of values.
+            ours, theirs = list(then(*operands)), list(otherwise(*operands))
     return _merged(mode, ours, theirs, operands)
 
 
 def _merged(mode: Any, ours: List[Any], theirs: List[Any], operands: Any) -> Any:
     if len(ours) != len(theirs):
         raise CompileError(f"the branches give structures of {len(ours)} and {len(theirs)} tensors; they must be alike")
-    known = _known_symbols(operands)
+    known = known_symbols(operands)
     results = []
     for number, (a, b) in enumerate(zip(ours, theirs)):
         _check_kind(a, b, f"the branches give value {number} different types")
         sizes = [
-            s if _same(s, t) and not _has_local_symbols(s, known) else _new_size(mode) for s, t in zip(a.shape, b.shape)
+            s if _same(s, t) and not has_local_symbols(s, known) else _new_size(mode) for s, t in zip(a.shape, b.shape)
         ]
         results.append(_empty(mode, sizes, a))
     return tuple(results)
@@ -161,6 +179,8 @@ def _merged(mode: Any, ours: List[Any], theirs: List[Any], operands: Any) -> Any
 @if_op.py_impl(ProxyTorchDispatchMode)
 def _if_traced(mode: Any, condition: Any, then: Function, otherwise: Function, operands: Tuple[Any, ...]) -> Any:
     graphs = [reenter_make_fx(then)(*operands), reenter_make_fx(otherwise)(*operands)]
+    if _kinds(_outputs_of(graphs[0])) != _kinds(_outputs_of(graphs[1])):
+        graphs = [reenter_make_fx(then)(*operands), reenter_make_fx(otherwise)(*operands)]
     number, name = unique_graph_id(mode, prefix="then_graph")
     mode.tracer.root.register_module(name, graphs[0])
     mode.tracer.root.register_module(f"else_graph_{number}", graphs[1])
@@ -205,7 +225,7 @@ def _settle(mode: Any, body: Function, carried: Sequence[Any], operands: Sequenc
     # Sizes that are equal before the loop and after each trip are equal throughout.
     symbols: Dict[str, Any] = {}
     trip = _empty(mode, (), torch.empty((), dtype=torch.int64, device="meta")).to("cpu")
-    known = _known_symbols((carried, operands))
+    known = known_symbols((carried, operands))
     while True:
         with mode:
             outputs = list(body(trip, *settled, *operands))
@@ -235,7 +255,7 @@ def _loop_results(
         sizes = [symbols[key] if key else size for size, key in zip(value.shape, keys)]
         results.append(_empty(mode, sizes, value))
     for row in outputs[len(outputs) - rows :] if rows else []:
-        own = [_new_size(mode) if _has_local_symbols(size, known) else size for size in row.shape]
+        own = [_new_size(mode) if has_local_symbols(size, known) else size for size in row.shape]
         results.append(_empty(mode, [_new_size(mode), *own], row))
     return tuple(results)
 

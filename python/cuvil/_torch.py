@@ -106,7 +106,9 @@ def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_s
         raise
     except Exception as error:
         raise ExportError(
-            f"torch.export cannot export {type(model).__name__}: {error}\n"
+            f"PyTorch cannot trace the TorchScript model: {error}"
+            if type(model).__name__ == "ScriptProgram"
+            else f"torch.export cannot export {type(model).__name__}: {error}\n"
             "Make the model exportable (no data-dependent Python control flow), or pass an ExportedProgram."
         ) from error
     finally:

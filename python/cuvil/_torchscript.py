@@ -358,6 +358,10 @@ class _Interpreter:
             return self.loop(node)
         inputs = [self.get(value) for value in node.inputs()]
         outputs = list(node.outputs())
+        if kind == "aten::select" and isinstance(inputs[2], RunTimeNumber):
+            select = ops.select_view if _is_changed(outputs[0]) else ops.select_copy
+            self.env[outputs[0].debugName()] = select(*inputs)
+            return None
         handler = self._WITH_NODE.get(kind)
         results = handler(self, node, inputs) if handler else ops.call(kind, node.schema(), inputs)
         if len(outputs) == 1:
@@ -432,6 +436,9 @@ class _Interpreter:
         kind = inputs[1].rpartition(".")[2] if len(inputs) > 1 and isinstance(inputs[1], str) else "an exception"
         raise ModelRaises(f"for inputs of this structure the model raises {kind}: {inputs[0]}")
 
+    def _fork(self, node: Any, inputs: List[Any]) -> Any:
+        return self.call(node.g("Subgraph"), inputs)
+
     _WITH_NODE: ClassVar[Dict[str, Callable[..., Any]]] = {
         "prim::Constant": _constant,
         "prim::GetAttr": _get_attribute,
@@ -443,6 +450,8 @@ class _Interpreter:
         "prim::TupleUnpack": _unpack,
         "prim::TupleSlice": _slice_tuple,
         "prim::RaiseException": _raise,
+        "prim::fork": _fork,
+        "aten::wait": lambda self, node, inputs: inputs[0],
     }
 
     # Control flow
@@ -506,6 +515,17 @@ class _Interpreter:
 
 def _is_plain_number(tensor: Any) -> bool:
     return bool(tensor.dim() == 0 and tensor.dtype == torch.int64)
+
+
+def _is_changed(view: Any) -> bool:
+    """Whether something writes to the tensor, or to a view of it."""
+    for use in view.uses():
+        if use.offset != 0 or not use.user.kind().startswith("aten::"):
+            continue
+        schema = use.user.schema()
+        if "(a!" in schema or ("(a" in schema and any(_is_changed(value) for value in use.user.outputs())):
+            return True
+    return False
 
 
 def _decided(condition: Any) -> Any:

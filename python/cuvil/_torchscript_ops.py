@@ -10,7 +10,17 @@ from torch.utils import _pytree as pytree
 
 from cuvil import _torchscript_values as values
 from cuvil._errors import CompileError
-from cuvil._torchscript_values import NumberTensor, RunTimeList, RunTimeNumber, arithmetic, scalar_tensor
+from cuvil._torchscript_values import (
+    NumberTensor,
+    RunTimeList,
+    RunTimeNumber,
+    RunTimeOptional,
+    arithmetic,
+    scalar_tensor,
+)
+
+_BY_VALUE = {"arange", "linspace", "tril_indices"}
+"""Operators to which a number that depends on data is passed as a size."""
 
 
 def call(kind: str, schema_text: str, inputs: List[Any]) -> Any:
@@ -20,11 +30,8 @@ def call(kind: str, schema_text: str, inputs: List[Any]) -> Any:
         return special(*inputs)
     if name in {"stack", "cat"} and any(isinstance(item, RunTimeList) for item in inputs[0]):
         return _joined(name, *inputs)
-    if name == "select" and isinstance(inputs[2], RunTimeNumber):
-        x, axis, index = inputs
-        return x.index_select(axis, index.tensor.reshape(1)).squeeze(axis)
     if name == "slice" and isinstance(inputs[0], torch.Tensor):
-        axis, size = inputs[1], inputs[0].shape[inputs[1]]
+        size = inputs[0].shape[inputs[1]]
         inputs = [*inputs[:2], *(_position(a, size) for a in inputs[2:4]), *inputs[4:]]
     schema = _schema(schema_text)
     of_tensors = any(
@@ -94,7 +101,9 @@ def _tensor_call(namespace: str, name: str, schema: Any, inputs: List[Any]) -> A
         converted = _argument(a, value)
         if isinstance(converted, RunTimeNumber):
             kind = str(a.type)
-            if kind == "number" or "Scalar" in str(a.real_type):
+            if name in _BY_VALUE and not converted.tensor.dtype.is_floating_point:
+                converted = _size(converted)
+            elif kind == "number" or "Scalar" in str(a.real_type):
                 converted, reselect = _as_operand(converted, inputs), True
             else:
                 raise CompileError(f"argument '{a.name}' must be known when the model is compiled")
@@ -240,12 +249,14 @@ def _count(x: Any) -> Any:
     return x.numel()
 
 
-def _same_object(a: Any, b: Any) -> bool:
+def _same_object(a: Any, b: Any) -> Any:
+    if isinstance(a, RunTimeOptional) and b is None:
+        return RunTimeNumber(torch.logical_not(a.flag))
     return a is b
 
 
-def _different_object(a: Any, b: Any) -> bool:
-    return a is not b
+def _different_object(a: Any, b: Any) -> Any:
+    return RunTimeNumber(a.flag) if isinstance(a, RunTimeOptional) and b is None else a is not b
 
 
 def _to_string(value: Any) -> str:
@@ -303,11 +314,25 @@ def _no(*_: Any) -> bool:
 
 
 def _same(value: Any, *_: Any) -> Any:
-    return value
+    return value.tensor if isinstance(value, RunTimeOptional) else value
 
 
 def _unknown_type(*_: Any) -> Any:
     raise CompileError("isinstance() of a value whose type is not known when the model is compiled")
+
+
+def select_copy(x: Any, axis: int, index: RunTimeNumber) -> Any:
+    """select, as a copy."""
+    return x.index_select(axis, index.tensor.reshape(1)).squeeze(axis)
+
+
+def select_view(x: Any, axis: int, index: RunTimeNumber) -> Any:
+    """select, so that changes of it change x."""
+    size = x.shape[axis]
+    position = _size(_position(index, size))
+    torch._check(position >= 0)
+    torch._check(position < size)
+    return torch.select(x, axis, position)
 
 
 _PRIM: Dict[str, Callable[..., Any]] = {
@@ -316,6 +341,8 @@ _PRIM: Dict[str, Callable[..., Any]] = {
     "TupleConstruct": lambda *items: items,
     "DictConstruct": lambda *items: dict(zip(items[::2], items[1::2])),
     "TupleIndex": lambda items, index: items[index],
+    "Enter": lambda *_: None,
+    "Exit": lambda *_: None,
     "unchecked_cast": _same,
     "unchecked_unwrap_optional": _same,
     "data": _same,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils import _pytree as pytree
 
 from cuvil import _torchscript as script
 from cuvil import _torchscript_values as values
-from cuvil._control_flow import if_op, loop_op
+from cuvil._control_flow import has_local_symbols, if_op, known_symbols, loop_op
 from cuvil._errors import CompileError, ModelRaises
-from cuvil._torchscript_values import NumberTensor, RunTimeList, RunTimeNumber, scalar_tensor
+from cuvil._torchscript_values import NumberTensor, RunTimeList, RunTimeNumber, RunTimeOptional, scalar_tensor
 
 
 def _is_traced(leaf: Any) -> bool:
@@ -43,52 +43,126 @@ class _Captured:
         return env, attributes
 
 
-def _is_number_leaf(value: Any) -> bool:
-    return isinstance(value, (NumberTensor, RunTimeNumber))
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, (NumberTensor, RunTimeNumber, RunTimeOptional))
+
+
+def _like(ours: Any, theirs: Any) -> Any:
+    """``ours``, with what one way leaves undefined in the structure that the other way gives it."""
+    if isinstance(ours, values.Uninitialized):
+        return pytree.tree_map(lambda _: ours, theirs, is_leaf=_is_leaf)
+    if type(ours) is type(theirs) and isinstance(ours, (list, tuple)) and len(ours) == len(theirs):
+        return type(ours)(_like(a, b) for a, b in zip(ours, theirs))
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        return {key: _like(value, theirs[key]) for key, value in ours.items()}
+    return ours
+
+
+def _kind(leaf: Any) -> str:
+    if isinstance(leaf, (torch.Tensor, NumberTensor)):
+        return "tensor"
+    if isinstance(leaf, RunTimeOptional):
+        return "optional"
+    return "number" if values.is_number(leaf) else "constant"
+
+
+def _joint_kind(ours: Any, theirs: Any) -> str:
+    """How a leaf leaves a branch that gives the one or the other."""
+    if isinstance(ours, values.Uninitialized):
+        return _kind(theirs)
+    if isinstance(theirs, values.Uninitialized):
+        return _kind(ours)
+    kinds = {_kind(ours), _kind(theirs)}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if "number" not in kinds and all(_kind(leaf) != "constant" or leaf is None for leaf in (ours, theirs)):
+        return "optional"
+    return "different"
+
+
+def _missing(like: Any, known: Any) -> Any:
+    """What stands for a tensor that a way does not have."""
+    if isinstance(like, RunTimeOptional):
+        like = like.tensor
+    like = scalar_tensor(like) if _kind(like) != "constant" else torch.zeros(())
+    sizes = [0 if has_local_symbols(size, known) else size for size in like.shape]
+    return torch.zeros(sizes, dtype=like.dtype)
 
 
 class _Outputs:
-    """A structure of values as tensors: numbers become tensors of rank 0, the rest is the same whatever the data."""
+    """A structure of values as tensors: numbers become tensors of rank 0, the rest is the same whatever the data.
 
-    def __init__(self, structure: Any) -> None:
-        self.leaves, self.spec = pytree.tree_flatten(structure, is_leaf=_is_number_leaf)
-        self.kinds = [self._kind(leaf) for leaf in self.leaves]
-        self.tensors = [
-            scalar_tensor(leaf).clone() for leaf, kind in zip(self.leaves, self.kinds) if kind != "constant"
-        ]
+    With ``other``, what the other way gives: kinds of values are those that hold for both.
+    """
 
-    @staticmethod
-    def _kind(leaf: Any) -> str:
-        if isinstance(leaf, (torch.Tensor, NumberTensor)):
-            return "tensor"
-        return "number" if values.is_number(leaf) else "constant"
+    def __init__(self, structure: Any, other: Optional[_Outputs] = None, operands: Any = ()) -> None:
+        self.structure = structure
+        if other is not None:
+            structure = _like(structure, other.structure)
+        self.leaves, self.spec = pytree.tree_flatten(structure, is_leaf=_is_leaf)
+        theirs, their_spec = self.leaves, self.spec
+        if other is not None:
+            theirs, their_spec = pytree.tree_flatten(_like(other.structure, self.structure), is_leaf=_is_leaf)
+        self.agrees = self.spec == their_spec
+        self.kinds: List[str] = []
+        self.tensors: List[Any] = []
+        known = known_symbols(operands) if other is not None else set()
+        for ours, b in zip(self.leaves, theirs if self.agrees else self.leaves):
+            kind = _joint_kind(ours, b)
+            self.kinds.append(kind)
+            if kind in {"constant", "different"}:
+                continue
+            if kind == "optional":
+                flag = ours.flag if isinstance(ours, RunTimeOptional) else torch.full((), ours is not None)
+                tensor = ours.tensor if isinstance(ours, RunTimeOptional) else ours
+                self.tensors += [flag.clone(), _missing(b, known) if ours is None else scalar_tensor(tensor).clone()]
+            elif isinstance(ours, values.Uninitialized):
+                self.tensors.append(_missing(b, known))
+            else:
+                self.tensors.append(scalar_tensor(ours).clone())
 
 
 def _merge(ours: _Outputs, theirs: _Outputs, tensors: Sequence[Any]) -> Any:
     """The structure after a branch. Numbers that both ways give alike stay known."""
-    if ours.spec != theirs.spec or ours.kinds != theirs.kinds:
+    if not ours.agrees or ours.spec != theirs.spec:
         raise CompileError(
             "a branch that depends on data gives values of one structure on one way and of another on the other: "
-            f"{ours.spec} and {theirs.spec}"
+            f"{_brief(ours.structure)} and {_brief(theirs.structure)}"
         )
-    results, position = [], 0
+    results: List[Any] = []
+    position = 0
     for a, b, kind in zip(ours.leaves, theirs.leaves, ours.kinds):
-        if kind == "constant":
-            if isinstance(a, values.Uninitialized) or isinstance(b, values.Uninitialized):
-                results.append(b if isinstance(a, values.Uninitialized) else a)
-                continue
-            if a is not b and a != b:
-                raise CompileError(f"a branch that depends on data gives {a!r} on one way and {b!r} on the other")
-            results.append(a)
-            continue
-        tensor = tensors[position]
-        position += 1
-        known = (bool, int, float)
-        if kind == "number" and isinstance(a, known) and type(a) is type(b) and a == b:
-            results.append(a)
+        undefined = isinstance(a, values.Uninitialized) or isinstance(b, values.Uninitialized)
+        if kind == "optional":
+            results.append(RunTimeOptional(*tensors[position : position + 2]))
+            position += 2
+        elif kind == "tensor":
+            results.append(tensors[position])
+            position += 1
+        elif kind == "number":
+            known = (bool, int, float)
+            same = isinstance(a, known) and type(a) is type(b) and a == b
+            results.append(a if same else RunTimeNumber(tensors[position]))
+            position += 1
+        elif undefined or a is b or (kind == "constant" and a == b):
+            results.append(b if isinstance(a, values.Uninitialized) else a)
         else:
-            results.append(RunTimeNumber(tensor) if kind == "number" else tensor)
+            raise CompileError(
+                f"a branch that depends on data gives {_brief(a)} on one way and {_brief(b)} on the other"
+            )
     return pytree.tree_unflatten(results, ours.spec)
+
+
+def _brief(structure: Any) -> str:
+    """The structure without the elements of its tensors."""
+    if isinstance(structure, torch.Tensor):
+        return "a tensor"
+    if isinstance(structure, (list, tuple)):
+        text = ", ".join(_brief(item) for item in structure)
+        return f"[{text}]" if isinstance(structure, list) else f"({text})"
+    if isinstance(structure, dict):
+        return "{" + ", ".join(f"{key}: {_brief(value)}" for key, value in structure.items()) + "}"
+    return "a number" if isinstance(structure, (RunTimeNumber, NumberTensor)) else repr(structure)
 
 
 class _Region:
@@ -169,7 +243,7 @@ def branch(interpreter: Any, node: Any, condition: Any) -> None:
 
     def function(which: int) -> Callable[..., Any]:
         def run(*operands: Any) -> Any:
-            found[which] = _Outputs(region.run(blocks[which], {}, operands))
+            found[which] = _Outputs(region.run(blocks[which], {}, operands), found.get(1 - which), operands)
             return tuple(found[which].tensors)
 
         return run
@@ -231,6 +305,10 @@ def loop(interpreter: Any, node: Any, trip: int, trips: Any, condition: Any, car
         for leaf, kind in zip(start.leaves, start.kinds):
             if kind == "constant":
                 leaves.append(leaf)
+                continue
+            if kind == "optional":
+                leaves.append(RunTimeOptional(*tensors[position : position + 2]))
+                position += 2
                 continue
             leaves.append(RunTimeNumber(tensors[position]) if kind == "number" else tensors[position])
             position += 1

@@ -29,6 +29,14 @@ class NumberTensor:
         self.value = value
 
 
+class RunTimeOptional:
+    """A tensor or None: which, tells ``flag``, a bool of rank 0, when the model runs."""
+
+    def __init__(self, flag: Any, tensor: Any) -> None:
+        self.flag = flag
+        self.tensor = tensor
+
+
 class RunTimeList:
     """In a list: the tensors that a loop of unknown length appended, as the rows of one tensor."""
 
@@ -42,6 +50,9 @@ class Uninitialized:
 
 pytree.register_pytree_node(RunTimeNumber, lambda n: ([n.tensor], None), lambda children, _: RunTimeNumber(*children))
 pytree.register_pytree_node(RunTimeList, lambda n: ([n.rows], None), lambda children, _: RunTimeList(*children))
+pytree.register_pytree_node(
+    RunTimeOptional, lambda n: ([n.flag, n.tensor], None), lambda children, _: RunTimeOptional(*children)
+)
 pytree.register_pytree_node(NumberTensor, lambda n: ([n.value], None), lambda children, _: NumberTensor(*children))
 
 DTYPES: List[Any] = [
@@ -344,8 +355,6 @@ CONTAINERS: Dict[str, Callable[..., Any]] = {
     "strip": lambda text, *a: text.strip(*a),
     "ord": ord,
     "chr": chr,
-    "__is__": lambda a, b: a is b,
-    "__isnot__": lambda a, b: a is not b,
     "any": any,
     "all": all,
     "sum": sum,
