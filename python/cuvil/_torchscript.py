@@ -102,8 +102,10 @@ def _effects(blocks: Sequence[Any]) -> _Effects:
         name = value.debugName()
         while name in inside and inside[name] is not None:
             node = inside[name]
-            schema = node.schema()
-            if not node.kind().startswith("aten::") or "(a" not in schema:
+            if node.kind() == "prim::GetAttr":
+                effects.set_attributes.add(node.s("name"))
+            is_view = node.kind().startswith("aten::") and "(a" in node.schema()
+            if not is_view and node.kind() != "prim::unchecked_cast":
                 break
             value = next(iter(node.inputs()))
             name = value.debugName()

@@ -32,15 +32,45 @@ class _Captured:
         if not every:
             attributes = {k: v for k, v in attributes.items() if k[0] != "constant" or k[1] in effects.constants}
         self._leaves, self._spec = pytree.tree_flatten((env, attributes))
-        self._places = [i for i, leaf in enumerate(self._leaves) if _is_traced(leaf)]
-        self.operands = tuple(self._leaves[i] for i in self._places)
+        self._places: Dict[int, List[int]] = {}
+        for i, leaf in enumerate(self._leaves):
+            if _is_traced(leaf):
+                self._places.setdefault(id(leaf), []).append(i)
+        self.operands = tuple(self._leaves[places[0]] for places in self._places.values())
+        self._keys = [key for key in attributes if key[1] in effects.set_attributes]
+        self._changed = [env[name] for name in effects.changed_tensors if name in env]
+        for changed in self._changed:
+            if not isinstance(changed, torch.Tensor):
+                raise CompileError("a branch or loop on data changes a tensor of a list, dict or tuple in place")
+            if any(_is_other_view(operand, changed) for operand in self.operands):
+                raise CompileError("a branch or loop on data changes a tensor in place that it also sees as a view")
 
     def restore(self, operands: Sequence[Any]) -> Tuple[Dict[str, Any], Dict[Any, Any]]:
+        """The values, with these operands. What the region changes in place are copies."""
         leaves = list(self._leaves)
-        for place, operand in zip(self._places, operands):
-            leaves[place] = operand
+        changed = {id(tensor) for tensor in self._changed}
+        for (identity, places), operand in zip(self._places.items(), operands):
+            value = operand.clone() if identity in changed else operand
+            for place in places:
+                leaves[place] = value
         env, attributes = pytree.tree_unflatten(leaves, self._spec)
+        for key in self._keys:
+            if isinstance(attributes[key], torch.Tensor):
+                attributes[key] = attributes[key].clone()
         return env, attributes
+
+
+def _is_other_view(a: Any, b: Any) -> bool:
+    return isinstance(a, torch.Tensor) and a is not b and bool(torch._C._is_alias_of(a, b))
+
+
+def _check_unchanged(operands: Sequence[Any], versions: Sequence[int]) -> None:
+    if _versions(operands) != versions:
+        raise CompileError("a branch or loop that depends on data changes a tensor around it in place, in a hidden way")
+
+
+def _versions(operands: Sequence[Any]) -> List[int]:
+    return [operand._version for operand in operands if isinstance(operand, torch.Tensor)]
 
 
 def _is_leaf(value: Any) -> bool:
@@ -178,12 +208,12 @@ class _Region:
     def run(self, block: Any, inputs: Dict[str, Any], operands: Sequence[Any]) -> Tuple[List[Any], List[Any]]:
         """The block's outputs, and the new values of what it changes around it."""
         env, attributes = self._captured.restore(operands)
-        for name in self._changed:
-            env[name] = env[name].clone()
+        versions = _versions(operands)
         inner = script._Interpreter(self._interpreter.program, {**self._interpreter.attributes, **attributes})
         inner.env = {**env, **inputs}
         inner.unrolled = self._interpreter.unrolled
         inner.block(block)
+        _check_unchanged(operands, versions)
         effects = [inner.env[name] for name in (*self._changed, *self._containers)]
         effects += [inner.attributes[key] for key in self._keys]
         return [inner.get(value) for value in block.outputs()], effects
@@ -193,14 +223,17 @@ class _Region:
     ) -> Tuple[List[Any], List[Any], List[Any]]:
         """The same for a trip of a loop, from the values ``changed``; and what it appends to the lists ``rows``."""
         env, attributes = self._captured.restore(operands)
+        versions = _versions(operands)
         inner = script._Interpreter(self._interpreter.program, {**self._interpreter.attributes, **attributes})
         inner.env = {**env, **inputs, **{name: [] for name in rows}}
         for name, value in zip(self._changed, changed):
-            inner.env[name] = value.clone()
+            before, now = inner.env[name], value.clone()
+            inner.env.update({other: now for other, tensor in inner.env.items() if tensor is before})
         for key, value in zip(self._keys, changed[len(self._changed) :]):
-            inner.attributes[key] = value
+            inner.attributes[key] = value.clone() if isinstance(value, torch.Tensor) else value
         inner.unrolled = self._interpreter.unrolled
         inner.block(body)
+        _check_unchanged(operands, versions)
         effects = [inner.env[name] for name in self._changed] + [inner.attributes[key] for key in self._keys]
         return [inner.get(value) for value in body.outputs()], effects, [inner.env[name][0].clone() for name in rows]
 

@@ -285,6 +285,139 @@ def test_numbers_of_data() -> None:
     check(numbers, *((x, torch.tensor(k)) for k in (0, 2, 5)))
 
 
+@torch.jit.script
+def breaks(x, limit):
+    s = torch.zeros(3)
+    for i in range(10):
+        if bool(x[i % 3] > limit):
+            break
+        if i % 2 == 0:
+            continue
+        s = s + x * i
+    return s
+
+
+@torch.jit.script
+def returns_early(x):
+    for _ in range(5):
+        x = x * 1.5
+        if bool(x.sum() > 10):
+            return x
+    return -x
+
+
+def test_break_and_return_on_data() -> None:
+    x = torch.tensor([0.5, 1.0, 2.0])
+    check(breaks, *((x, torch.tensor(limit)) for limit in (-1.0, 0.75, 5.0)))
+    check(returns_early, *((torch.ones(3) * scale,) for scale in (0.1, 1.0, 5.0)))
+
+
+class Decoder(torch.nn.Module):
+    """Greedy decoding until a token, by a recurrent cell and by attention to a sequence that grows."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(11, 8)
+        self.cell = torch.nn.GRUCell(8, 8)
+        self.layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.head = torch.nn.Linear(8, 11)
+
+
+class RecurrentDecoder(Decoder):
+    def forward(self, state, tokens):
+        last = tokens[:, -1]
+        out = [last]
+        i = 0
+        while i < 12:
+            state = self.cell(self.embedding(last), state)
+            last = self.head(state).argmax(-1)
+            out.append(last)
+            i += 1
+            if bool((last == 3).all()):
+                break
+        return torch.stack(out, 1)
+
+
+class AttentiveDecoder(Decoder):
+    def forward(self, state, tokens):
+        for _ in range(6):
+            if bool((tokens[:, -1] == 3).all()):
+                break
+            features = self.layer(self.embedding(tokens))
+            tokens = torch.cat([tokens, self.head(features[:, -1]).argmax(-1, keepdim=True)], 1)
+        return tokens
+
+
+@pytest.mark.parametrize("decoder", [RecurrentDecoder, AttentiveDecoder])
+def test_greedy_decoding(decoder) -> None:
+    state = torch.randn(1, 8)
+    check(scripted(decoder), *((state * k, torch.tensor([[k, k + 1, k]])) for k in range(6)))
+
+
+@torch.jit.script
+def sets_rows(x, n):
+    y = torch.zeros(4, 3)
+    z = y
+    for i in range(int(n)):
+        y[i] = x * i
+        z[-1] += 1
+    return y
+
+
+def test_rows_set_in_a_loop_on_data() -> None:
+    x = torch.randn(3)
+    check(sets_rows, *((x, torch.tensor(n)) for n in (0, 1, 4)))
+
+
+@torch.jit.script
+def sometimes_none(x, y: Optional[torch.Tensor] = None):
+    z: Optional[torch.Tensor] = None
+    if bool(x.sum() > 0):
+        z = x * 2
+    if z is not None:
+        return z + 1
+    return x
+
+
+def test_none_on_one_way() -> None:
+    check(sometimes_none, (torch.ones(3),), (-torch.ones(3),), input_spec=[("x", (3,), "float32")])
+
+
+def test_changes_that_cannot_be_followed() -> None:
+    @torch.jit.script
+    def through_a_list(x):
+        items = [x * 1, x * 2]
+        if bool(x.sum() > 0):
+            items[0].add_(1)
+        return items[0] + x
+
+    @torch.jit.script
+    def through_a_view(x):
+        y = x * 1
+        v = y.view(-1)
+        z = y
+        if bool(x.sum() > 0):
+            v.add_(1)
+            z = y * 2
+        return z, v
+
+    for function in (through_a_list, through_a_view):
+        with pytest.raises(cuvil.CompileError, match=r"prim::If.*in place"):
+            cuvil.compile(function, input_spec=[("x", (3,), "float32")])
+
+
+class WithoutGradients(torch.nn.Module):
+    def forward(self, x):
+        with torch.no_grad():
+            y = x + 1
+        future = torch.jit.fork(torch.relu, y)
+        return torch.jit.wait(future) + 1
+
+
+def test_no_grad_and_fork() -> None:
+    check(scripted(WithoutGradients), (torch.randn(3),))
+
+
 def needs_script(x):
     if x.sum() > 0:
         return x + 1
@@ -384,6 +517,19 @@ def test_state() -> None:
     torch.testing.assert_close([compiled(x) for x in inputs], first)
 
 
+class BufferInBranch(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x):
+        if bool(x.sum() > 0):
+            self.total.add_(x)
+        for _ in range(int(x.abs().sum())):
+            self.total[0] += 1
+        return self.total * 2
+
+
 class StateInBranch(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -397,6 +543,7 @@ class StateInBranch(torch.nn.Module):
 
 def test_state_set_in_a_branch_on_data() -> None:
     check(scripted(StateInBranch), *((torch.rand(4) * scale,) for scale in (1, 3, 2, 5)))
+    check(scripted(BufferInBranch), *((torch.randn(3) * scale,) for scale in (1, 3, 2, 5)))
 
 
 # Files
