@@ -286,6 +286,9 @@ class StatefulFunction:
         self._signature = program.signature
         self._initial = {key: program.attribute(key) for key in keys}
         self._state = self._copied()
+        # Given sizes, a spec stands for the tensors of those sizes.
+        self._examples = tuple(spec.example if spec.shape is None else spec for spec in specs or [])
+        self._dynamic = any(not isinstance(size, int) for spec in specs or [] for size in spec.shape or ())
         self._changes = {key: 0 for key in keys}
         self._held: Set[Tuple[str, str]] = set()
         self.variants: Dict[Any, CompiledFunction] = {}
@@ -296,7 +299,7 @@ class StatefulFunction:
         return self._door.copied(self._initial)
 
     def _variant(self, args: Optional[Tuple[Any, ...]], kwargs: Dict[str, Any]) -> CompiledFunction:
-        key = self._door.structure((self._state, args if args is not None else self._examples(), kwargs))
+        key = self._door.structure(self._state), self._door.structure((args or self._examples, kwargs), self._dynamic)
         variant = self.variants.get(key)
         if variant is None:
             program = self._door.ScriptProgram(self._model, self._state, self._held)
@@ -315,9 +318,6 @@ class StatefulFunction:
                 self.variants.pop(next(iter(self.variants)))
             self.variants[key] = variant
         return variant
-
-    def _examples(self) -> Tuple[Any, ...]:
-        return tuple(spec.example for spec in self._specs or [])
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._specs:

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from cuvil import _torchscript_ops as ops
 from cuvil import _torchscript_values as values
 from cuvil._errors import CompileError, ModelRaises
-from cuvil._torchscript_values import NumberTensor, RunTimeNumber, scalar_tensor
+from cuvil._torchscript_values import NumberTensor, RunTimeList, RunTimeNumber, RunTimeOptional, scalar_tensor
 
 _MOST_UNROLLED_NODES = 20000
 
@@ -45,11 +45,11 @@ def tensors_of(state: Dict[Key, Any]) -> List[Any]:
     return [leaf for leaf in pytree.tree_leaves(state) if hasattr(leaf, "shape")]
 
 
-def structure(values_: Any) -> Any:
-    """What of the values a compiled variant depends on: all but the elements of tensors."""
-    leaves, spec = pytree.tree_flatten(values_)
+def structure(value: Any, dynamic: bool = False) -> Any:
+    """What of the value a variant depends on: all but the elements of tensors, and their sizes if ``dynamic``."""
+    leaves, spec = pytree.tree_flatten(value)
     return spec, tuple(
-        (str(leaf.dtype).rpartition(".")[2], tuple(leaf.shape)) if hasattr(leaf, "shape") else (type(leaf), leaf)
+        ("tensor", None if dynamic else tuple(leaf.shape)) if hasattr(leaf, "shape") else (type(leaf), leaf)
         for leaf in leaves
     )
 
@@ -184,6 +184,11 @@ class ScriptProgram(torch.nn.Module):
         self.signature = _signature(arguments)
         self.forward = self._make_forward()
 
+    @staticmethod
+    def finish(result: Any) -> Any:
+        """The model's result from a run's."""
+        return expanded(result)
+
     def _register(self, module: Any, path: str) -> None:
         seen = {}
         for name, tensor in (*torch._C.ParameterDict(module).items(), *torch._C.BufferDict(module).items()):
@@ -312,11 +317,33 @@ def _signature(arguments: Sequence[Any]) -> inspect.Signature:
 
 
 def _finished(result: Any) -> Any:
-    """Numbers that only a run knows leave as tensors."""
-    special = (RunTimeNumber, NumberTensor, torch.SymInt, torch.SymFloat, torch.SymBool)
-    return pytree.tree_map(
-        lambda v: scalar_tensor(v) if isinstance(v, special) else v, result, is_leaf=lambda v: isinstance(v, special)
-    )
+    """Sizes leave as tensors that hold them."""
+    sizes = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+    def finish(leaf: Any) -> Any:
+        if isinstance(leaf, NumberTensor):
+            return scalar_tensor(leaf)
+        return RunTimeNumber(scalar_tensor(leaf)) if isinstance(leaf, sizes) else leaf
+
+    return pytree.tree_map(finish, result, is_leaf=lambda v: isinstance(v, (RunTimeNumber, NumberTensor)))
+
+
+def expanded(result: Any) -> Any:
+    """A run's result with Python's numbers, None and lists, where tensors stood for them."""
+    if isinstance(result, RunTimeNumber):
+        return result.tensor.item()
+    if isinstance(result, RunTimeOptional):
+        return result.tensor if bool(result.flag) else None
+    if isinstance(result, list):
+        items: List[Any] = []
+        for item in result:
+            items += item.items() if isinstance(item, RunTimeList) else [expanded(item)]
+        return items
+    if isinstance(result, tuple):
+        return tuple(expanded(item) for item in result)
+    if isinstance(result, dict):
+        return {key: expanded(value) for key, value in result.items()}
+    return result
 
 
 class _Interpreter:

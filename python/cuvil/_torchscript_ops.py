@@ -40,6 +40,8 @@ def call(kind: str, schema_text: str, inputs: List[Any]) -> Any:
     )
     if not of_tensors and any(isinstance(a, NumberTensor) for a in inputs):
         result = _of_number_tensors(name, inputs)
+        if result is None:
+            result = _computed(namespace, name, schema, inputs)
         if result is not None:
             return result
     takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
@@ -81,12 +83,28 @@ def _of_number_tensors(name: str, inputs: List[Any]) -> Any:
         return inputs[0]
     if name in {"add", "sub"} and len(numbers) == 3:
         numbers = [numbers[0], numbers[1] * numbers[2]]
+    if name == "rsub" and len(numbers) == 3:
+        name, numbers = "sub", [numbers[1], numbers[0] * numbers[2]]
     if name == "div" and len(numbers) == 3:
         if numbers[2] not in {"floor", "trunc"}:
             return None
         name, numbers = "floordiv", numbers[:2]
     if name in {"add", "sub", "mul", "floor_divide", "floordiv", "remainder", "neg", "div"} and len(numbers) <= 2:
         return NumberTensor(arithmetic(name, numbers))
+    return None
+
+
+def _computed(namespace: str, name: str, schema: Any, inputs: List[Any]) -> Any:
+    """What PyTorch computes of known numbers, if that is a number too."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    known = [a.value if isinstance(a, NumberTensor) else a for a in inputs]
+    if not all(a is None or isinstance(a, (bool, int, float, str)) for a in known) or name.endswith("_"):
+        return None
+    with _disable_current_modes():
+        result = _tensor_call(namespace, name, schema, inputs)
+    if isinstance(result, torch.Tensor) and result.dim() == 0 and result.dtype == torch.int64:
+        return NumberTensor(result.item())
     return None
 
 
@@ -200,6 +218,8 @@ def _tensor_of(data: Any, dtype: Any = None, device: Any = None, requires_grad: 
     leaves = pytree.tree_leaves(data, is_leaf=lambda v: isinstance(v, (RunTimeNumber, NumberTensor)))
     if isinstance(data, torch.Tensor):
         return data.to(wanted) if wanted is not None else data.clone()
+    if isinstance(data, list) and any(isinstance(item, RunTimeList) for item in data):
+        return _joined_numbers(data, wanted)
     if wanted is None:
         wanted = _default_dtype(leaves)
     if values.is_number(data) or isinstance(data, NumberTensor):
@@ -230,6 +250,16 @@ def _joined(name: str, items: List[Any], axis: int = 0) -> Any:
         rows = item.rows.movedim(0, at)
         parts.append(rows if name == "stack" else rows.flatten(at, at + 1))
     return torch.cat(parts, axis) if len(parts) > 1 else parts[0]
+
+
+def _joined_numbers(items: List[Any], dtype: Any) -> Any:
+    """torch.tensor of a list of numbers that a loop filled."""
+    if any(isinstance(item, RunTimeList) and not item.numbers for item in items):
+        raise CompileError("torch.tensor of a list of tensors")
+    parts = [item.rows if isinstance(item, RunTimeList) else scalar_tensor(item).reshape(1) for item in items]
+    if dtype is None:
+        dtype = torch.get_default_dtype() if parts[0].dtype.is_floating_point else parts[0].dtype
+    return torch.cat([part.to(dtype) for part in parts])
 
 
 def _length(items: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -219,7 +219,7 @@ class _Region:
         return [inner.get(value) for value in block.outputs()], effects
 
     def run_trip(
-        self, body: Any, inputs: Dict[str, Any], operands: Sequence[Any], changed: Sequence[Any], rows: Sequence[str]
+        self, body: Any, inputs: Dict[str, Any], operands: Sequence[Any], changed: Sequence[Any], rows: Iterable[str]
     ) -> Tuple[List[Any], List[Any], List[Any]]:
         """The same for a trip of a loop, from the values ``changed``; and what it appends to the lists ``rows``."""
         env, attributes = self._captured.restore(operands)
@@ -235,7 +235,11 @@ class _Region:
         inner.block(body)
         _check_unchanged(operands, versions)
         effects = [inner.env[name] for name in self._changed] + [inner.attributes[key] for key in self._keys]
-        return [inner.get(value) for value in body.outputs()], effects, [inner.env[name][0].clone() for name in rows]
+        return (
+            [inner.get(value) for value in body.outputs()],
+            effects,
+            [scalar_tensor(inner.env[name][0]).clone() for name in rows],
+        )
 
     def apply(self, effects: Sequence[Any]) -> None:
         interpreter = self._interpreter
@@ -376,8 +380,8 @@ def loop(interpreter: Any, node: Any, trip: int, trips: Any, condition: Any, car
     for key, value in zip(keys, changes[len(names) :]):
         interpreter.attributes[key] = value
         interpreter.written.add(key)
-    for name, stack in zip(rows, results[count:]):
-        interpreter.env[name].append(RunTimeList(stack))
+    for (name, numbers), stack in zip(rows.items(), results[count:]):
+        interpreter.env[name].append(RunTimeList(stack, numbers))
     for value, result in zip(node.outputs(), outputs):
         interpreter.env[value.debugName()] = result
 
@@ -388,17 +392,16 @@ def _keep_constants(start: _Outputs, end: _Outputs) -> None:
             raise CompileError(f"a loop that depends on data changes {a!r} to {b!r}, which is not a tensor or number")
 
 
-def _appended(body: Any, effects: Any) -> List[str]:
-    """Lists to which each trip appends one tensor."""
+def _appended(body: Any, effects: Any) -> Dict[str, bool]:
+    """Lists to which each trip appends one tensor or number (True)."""
     top: Set[str] = set()
     for node in body.nodes():
         if node.kind() == "aten::append":
             top.add(next(iter(node.inputs())).debugName())
-    return sorted(
-        name
-        for name, nodes in effects.changed_containers.items()
-        if name in top
-        and len(nodes) == 1
-        and nodes[0].kind() == "aten::append"
-        and "Tensor" in str(list(nodes[0].inputs())[1].type())
-    )
+    found: Dict[str, bool] = {}
+    for name, nodes in sorted(effects.changed_containers.items()):
+        if name in top and len(nodes) == 1 and nodes[0].kind() == "aten::append":
+            kind = list(nodes[0].inputs())[1].type().kind()
+            if kind in {"TensorType", "IntType", "FloatType", "BoolType"}:
+                found[name] = kind != "TensorType"
+    return found

@@ -38,10 +38,15 @@ class RunTimeOptional:
 
 
 class RunTimeList:
-    """In a list: the tensors that a loop of unknown length appended, as the rows of one tensor."""
+    """In a list: the tensors (or numbers) that a loop of unknown length appended, as the rows of one tensor."""
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Any, numbers: bool = False) -> None:
         self.rows = rows
+        self.numbers = numbers
+
+    def items(self) -> List[Any]:
+        """Once they are known."""
+        return list(self.rows.tolist()) if self.numbers else list(self.rows)
 
 
 class Uninitialized:
@@ -49,7 +54,11 @@ class Uninitialized:
 
 
 pytree.register_pytree_node(RunTimeNumber, lambda n: ([n.tensor], None), lambda children, _: RunTimeNumber(*children))
-pytree.register_pytree_node(RunTimeList, lambda n: ([n.rows], None), lambda children, _: RunTimeList(*children))
+pytree.register_pytree_node(
+    RunTimeList,
+    lambda n: ([n.rows], n.numbers),
+    lambda children, numbers: RunTimeList(next(iter(children)), numbers),
+)
 pytree.register_pytree_node(
     RunTimeOptional, lambda n: ([n.flag, n.tensor], None), lambda children, _: RunTimeOptional(*children)
 )
