@@ -93,6 +93,12 @@ class _Effects:
     nodes: int = 0
 
 
+def _gives_view(schema: str) -> bool:
+    """Whether what an operator returns shares memory with its first argument, or may."""
+    returns = schema.rpartition("->")[2]
+    return "(a" in returns or "(*" in returns
+
+
 def _effects(blocks: Sequence[Any]) -> _Effects:
     effects = _Effects()
     inside: Dict[str, Any] = {}
@@ -104,7 +110,7 @@ def _effects(blocks: Sequence[Any]) -> _Effects:
             node = inside[name]
             if node.kind() == "prim::GetAttr":
                 effects.set_attributes.add(node.s("name"))
-            is_view = node.kind().startswith("aten::") and "(a" in node.schema()
+            is_view = node.kind().startswith("aten::") and _gives_view(node.schema())
             if not is_view and node.kind() != "prim::unchecked_cast":
                 break
             value = next(iter(node.inputs()))
@@ -249,7 +255,7 @@ class ScriptProgram(torch.nn.Module):
                     schema = node.schema()
                     if "(a!" in schema:
                         keys.add(owners[inputs[0]])
-                    elif "(a" in schema:
+                    elif _gives_view(schema):
                         owners[node.output().debugName()] = owners[inputs[0]]
                 for inner in node.blocks():
                     walk(inner)
@@ -552,7 +558,7 @@ def _is_changed(view: Any) -> bool:
         if use.offset != 0 or not use.user.kind().startswith("aten::"):
             continue
         schema = use.user.schema()
-        if "(a!" in schema or ("(a" in schema and any(_is_changed(value) for value in use.user.outputs())):
+        if "(a!" in schema or (_gives_view(schema) and any(_is_changed(value) for value in use.user.outputs())):
             return True
     return False
 
