@@ -1,6 +1,7 @@
 // Integer expressions: sizes, indices, addresses.
 #include <algorithm>
 
+#include "codegen/floor_division.hpp"
 #include "codegen/kernel_emitter.hpp"
 #include "codegen/llvm_compat.hpp"
 #include "support/error.hpp"
@@ -117,17 +118,10 @@ llvm::Value* KernelEmitter::atom_value(const DimAtom& atom, const Point& point) 
   }
   Value* a = scalar_dim_in_scope(atom.a, point);
   Value* b = scalar_dim_in_scope(atom.b, point);
-  bool natural = provably_le(0, atom.a);
   switch (atom.kind) {
     case DimAtom::Kind::FloorDiv:
-    case DimAtom::Kind::Mod: {
-      bool div = atom.kind == DimAtom::Kind::FloorDiv;
-      if (natural) return div ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b);
-      Value* rem = b_.CreateSRem(a, b);
-      Value* negative = b_.CreateICmpSLT(rem, b_.getInt64(0));
-      if (!div) return b_.CreateSelect(negative, b_.CreateAdd(rem, b), rem);
-      return b_.CreateSub(b_.CreateSDiv(a, b), b_.CreateZExt(negative, b_.getInt64Ty()));
-    }
+    case DimAtom::Kind::Mod:
+      return emit_floor_division(b_, atom, a, b);
     case DimAtom::Kind::Min:
       return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b);
     default:
@@ -176,14 +170,8 @@ llvm::Value* KernelEmitter::vector_atom(const DimAtom& atom, const Point& point)
   Value* b = vector_dim_here(atom.b, point);
   switch (atom.kind) {
     case DimAtom::Kind::FloorDiv:
-    case DimAtom::Kind::Mod: {
-      bool div = atom.kind == DimAtom::Kind::FloorDiv;
-      if (provably_le(0, atom.a)) return div ? b_.CreateUDiv(a, b) : b_.CreateURem(a, b);
-      Value* rem = b_.CreateSRem(a, b);
-      Value* negative = b_.CreateICmpSLT(rem, llvm::Constant::getNullValue(rem->getType()));
-      if (!div) return b_.CreateSelect(negative, b_.CreateAdd(rem, b), rem);
-      return b_.CreateSub(b_.CreateSDiv(a, b), b_.CreateZExt(negative, rem->getType()));
-    }
+    case DimAtom::Kind::Mod:
+      return emit_floor_division(b_, atom, a, b);
     case DimAtom::Kind::Min:
       return b_.CreateSelect(b_.CreateICmpSLT(a, b), a, b);
     default:

@@ -118,7 +118,7 @@ KernelEmitter::Typed KernelEmitter::value(const ExprPtr& e, const Point& point) 
   auto key = std::make_tuple(e.get(), here, guard);
   if (auto it = scopes_[scope].values.find(key); it != scopes_[scope].values.end()) return it->second;
   Typed result;
-  if (e->kind == Expr::Kind::Apply || e->kind == Expr::Kind::Cast) {
+  if (e->kind == Expr::Kind::Apply || e->kind == Expr::Kind::Cast || e->kind == Expr::Kind::BitCast) {
     // Operands first: each goes to its own scope.
     for (const ExprPtr& arg : e->args) value(arg, here);
   }
@@ -156,6 +156,12 @@ KernelEmitter::Typed KernelEmitter::compute(const ExprPtr& e, const Point& point
     case Expr::Kind::Cast: {
       Typed x = value(e->args[0], point);
       return {emit_conversion(b_, x.value, e->args[0]->dtype, e->dtype), x.is_vector};
+    }
+    case Expr::Kind::BitCast: {
+      Typed x = value(e->args[0], point);
+      llvm::Type* type = memory_type(e->dtype);
+      Value* bits = to_memory(x.value, e->args[0]->dtype);
+      return {from_memory(b_.CreateBitCast(bits, x.is_vector ? vector_of(type) : type), e->dtype), x.is_vector};
     }
     case Expr::Kind::Apply: {
       std::vector<Typed> args;

@@ -1,3 +1,4 @@
+#include "codegen/floor_division.hpp"
 #include "codegen/entry_emitter.hpp"
 
 #include <llvm/IR/IRBuilder.h>
@@ -60,13 +61,8 @@ class SizeEmitter {
     Value* y = emit(a.b);
     switch (a.kind) {
       case DimAtom::Kind::FloorDiv:
-      case DimAtom::Kind::Mod: {
-        bool div = a.kind == DimAtom::Kind::FloorDiv;
-        Value* rem = b_.CreateSRem(x, y);
-        Value* negative = b_.CreateICmpSLT(rem, number(0));
-        if (!div) return b_.CreateSelect(negative, b_.CreateAdd(rem, y), rem);
-        return b_.CreateSub(b_.CreateSDiv(x, y), b_.CreateZExt(negative, b_.getInt64Ty()));
-      }
+      case DimAtom::Kind::Mod:
+        return emit_floor_division(b_, a, x, y);
       case DimAtom::Kind::Min:
         return b_.CreateSelect(b_.CreateICmpSLT(x, y), x, y);
       default:

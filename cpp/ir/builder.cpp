@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/narrow.hpp"
 #include "support/error.hpp"
 
 namespace cuvil {
@@ -32,9 +33,11 @@ Value* Builder::constant(Tensor tensor) {
   return node(Op::Constant, {}, {{"value", std::move(tensor)}});
 }
 Value* Builder::scalar(DType dtype, double value) {
+  if (is_narrow(dtype)) return cast(scalar(DType::f64, value), dtype);
   return constant(Tensor::scalar(dtype, value));
 }
 Value* Builder::scalar_int(DType dtype, int64_t value) {
+  if (is_narrow(dtype)) return cast(scalar_int(DType::i64, value), dtype);
   return constant(Tensor::scalar_int(dtype, value));
 }
 
@@ -45,6 +48,7 @@ Value* Builder::dim_value(Dim value) {
 
 Value* Builder::iota(Shape shape, int axis, DType dtype) {
   int64_t at = wrap_axis(axis, shape.size());
+  if (is_narrow(dtype)) return cast(iota(std::move(shape), axis, DType::i64), dtype);
   return node(Op::Iota, {}, {{"shape", std::move(shape)}, {"axis", at}, {"dtype", dtype}});
 }
 
@@ -100,7 +104,14 @@ std::vector<Value*> Builder::broadcastable(std::vector<Value*> xs) {
 
 Value* Builder::cast(Value* x, DType dtype) {
   if (x->type.dtype == dtype) return x;
+  if (is_narrow(dtype)) return encode_narrow(*this, x, dtype);
+  if (is_narrow(x->type.dtype)) return decode_narrow(*this, x, dtype);
   return node(Op::Cast, {x}, {{"dtype", dtype}});
+}
+
+Value* Builder::bitcast(Value* x, DType dtype) {
+  if (x->type.dtype == dtype) return x;
+  return node(Op::BitCast, {x}, {{"dtype", dtype}});
 }
 
 Value* Builder::reshape(Value* x, Shape shape) {
@@ -161,7 +172,23 @@ Value* Builder::pad(Value* x, std::vector<Dim> low, std::vector<Dim> high, doubl
 Value* Builder::concat(std::vector<Value*> xs, int axis) {
   CUVIL_CHECK(!xs.empty(), "concat of nothing");
   if (xs.size() == 1) return xs[0];
-  int64_t at = wrap_axis(axis, xs[0]->type.shape.size());
+  const size_t rank = xs[0]->type.shape.size();
+  int64_t at = wrap_axis(axis, rank);
+  // Sizes off the axis that may differ are checked at run time.
+  for (size_t i = 0; i < rank; ++i) {
+    if (static_cast<int64_t>(i) == at) continue;
+    const Value* model = xs[0];
+    for (const Value* x : xs) {
+      if (x->type.shape.size() == rank && x->type.shape[i].is_constant()) model = x;
+    }
+    const Dim size = model->type.shape[i];
+    for (Value*& x : xs) {
+      if (x->type.shape.size() != rank || x->type.shape[i] == size || (x->type.shape[i] - size).is_constant()) continue;
+      Shape shape = x->type.shape;
+      shape[i] = size;
+      x = reshape_checked(x, shape);
+    }
+  }
   return node(Op::Concat, std::move(xs), {{"axis", at}});
 }
 

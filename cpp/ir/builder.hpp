@@ -41,7 +41,9 @@ class Builder {
   /// With a scalar of a's dtype.
   Value* binary(Fn fn, Value* a, double b);
   Value* select(Value* condition, Value* a, Value* b);
+  /// Conversions of narrow types are compositions: encode_narrow without saturation, decode_narrow.
   Value* cast(Value* x, DType dtype);
+  Value* bitcast(Value* x, DType dtype);
   Value* add(Value* a, Value* b) { return binary(Fn::Add, a, b); }
   Value* sub(Value* a, Value* b) { return binary(Fn::Sub, a, b); }
   Value* mul(Value* a, Value* b) { return binary(Fn::Mul, a, b); }
@@ -59,6 +61,7 @@ class Builder {
   Value* broadcast(Value* x, Shape shape);
   Value* slice(Value* x, std::vector<Dim> starts, std::vector<Dim> limits, std::vector<int64_t> steps);
   Value* slice_axis(Value* x, int axis, Dim start, Dim limit, int64_t step = 1);
+  /// Of narrow types, `value` is the border's bits.
   Value* pad(Value* x, std::vector<Dim> low, std::vector<Dim> high, double value);
   Value* concat(std::vector<Value*> xs, int axis);
   Value* gather(Value* x, Value* index, int axis);
@@ -114,6 +117,10 @@ class Builder {
   /// needs.
   Value* max_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
                   std::vector<int64_t> dilations, bool ceil_mode);
+  /// Where max_pool's results come from, i64: the position on each spatial axis. `like` is its result.
+  std::vector<Value*> max_pool_positions(Value* x, const Value* like, const std::vector<int64_t>& window,
+                                         const std::vector<int64_t>& strides, const std::vector<int64_t>& pads,
+                                         const std::vector<int64_t>& dilations);
   /// count_include_pad as in PyTorch and ONNX.
   Value* avg_pool(Value* x, std::vector<int64_t> window, std::vector<int64_t> strides, std::vector<int64_t> pads,
                   bool ceil_mode, bool count_include_pad, int64_t divisor_override = 0,

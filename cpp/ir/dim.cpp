@@ -357,7 +357,7 @@ int64_t evaluate_atom(const DimAtom& atom, const std::function<int64_t(const std
   switch (atom.kind) {
     case DimAtom::Kind::FloorDiv:
     case DimAtom::Kind::Mod:
-      CUVIL_CHECK(b > 0, "division of a size by " + std::to_string(b));
+      b = std::max<int64_t>(b, 1);
       return atom.kind == DimAtom::Kind::FloorDiv ? floor_div_int(a, b) : floor_mod_int(a, b);
     case DimAtom::Kind::Min:
       return std::min(a, b);

@@ -88,9 +88,9 @@ class Dim {
 /// Sum of terms, brought to canonical form.
 Dim from_terms(std::vector<DimTerm> terms);
 
-/// Rounds towards negative infinity; b must be positive.
+/// Rounds towards negative infinity. b must be positive; a symbolic one that turns out not to be counts as 1.
 Dim floor_div(const Dim& a, const Dim& b);
-/// In [0, b); b must be positive.
+/// In [0, b); b as in floor_div.
 Dim floor_mod(const Dim& a, const Dim& b);
 Dim ceil_div(const Dim& a, const Dim& b);
 Dim round_up(const Dim& a, const Dim& b);

@@ -50,5 +50,8 @@ bool is_unsigned_int(DType t) {
 bool is_integer(DType t) {
   return is_signed_int(t) || is_unsigned_int(t);
 }
+bool is_narrow(DType t) {
+  return row(t).kind == 'n';
+}
 
 }  // namespace cuvil

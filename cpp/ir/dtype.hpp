@@ -8,7 +8,7 @@
 
 namespace cuvil {
 
-// name, C++ storage type, bytes, class: f(loat) i(nt) u(int) b(ool)
+// name, C++ storage type, bytes, class: f(loat) i(nt) u(int) b(ool) n(arrow)
 #define CUVIL_INTEGER_DTYPES(X) \
   X(i8, int8_t, 1, 'i')         \
   X(i16, int16_t, 2, 'i')       \
@@ -25,11 +25,28 @@ namespace cuvil {
   X(f64, double, 8, 'f')           \
   CUVIL_INTEGER_DTYPES(X)
 
-#define CUVIL_DTYPES(X)      \
-  CUVIL_ARITHMETIC_DTYPES(X) \
-  X(f16, uint16_t, 2, 'f')   \
-  X(bf16, uint16_t, 2, 'f')  \
-  X(boolean, uint8_t, 1, 'b')
+// Those that are stored and converted (ir/narrow.hpp) and never computed with: one element a byte, its bits the lowest
+// ones, the others 0. Where a number stands for an element (in text, as the value of a pad) it is its bits.
+#define CUVIL_NARROW_DTYPES(X)   \
+  X(f8e4m3fn, uint8_t, 1, 'n')   \
+  X(f8e4m3fnuz, uint8_t, 1, 'n') \
+  X(f8e5m2, uint8_t, 1, 'n')     \
+  X(f8e5m2fnuz, uint8_t, 1, 'n') \
+  X(f8e8m0fnu, uint8_t, 1, 'n')  \
+  X(f6e2m3fn, uint8_t, 1, 'n')   \
+  X(f6e3m2fn, uint8_t, 1, 'n')   \
+  X(f4e2m1fn, uint8_t, 1, 'n')   \
+  X(u4, uint8_t, 1, 'n')         \
+  X(i4, uint8_t, 1, 'n')         \
+  X(u2, uint8_t, 1, 'n')         \
+  X(i2, uint8_t, 1, 'n')
+
+#define CUVIL_DTYPES(X)       \
+  CUVIL_ARITHMETIC_DTYPES(X)  \
+  X(f16, uint16_t, 2, 'f')    \
+  X(bf16, uint16_t, 2, 'f')   \
+  X(boolean, uint8_t, 1, 'b') \
+  CUVIL_NARROW_DTYPES(X)
 
 enum class DType : uint8_t {
 #define X(name, type, bytes, kind) name,
@@ -45,5 +62,6 @@ bool is_signed_int(DType t);
 bool is_unsigned_int(DType t);
 /// Signed or unsigned integer; bool is not one.
 bool is_integer(DType t);
+bool is_narrow(DType t);
 
 }  // namespace cuvil

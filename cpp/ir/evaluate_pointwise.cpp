@@ -263,8 +263,8 @@ void with_numeric(DType t, F f) {
     X(f16, uint16_t, 2, 'f')
     X(bf16, uint16_t, 2, 'f')
 #undef X
-    case DType::boolean:
-      throw InternalError("bool is handled apart");
+    default:
+      throw InternalError("functions of " + std::string(name_of(t)));
   }
 }
 
@@ -333,9 +333,20 @@ Tensor cast(const EvaluationContext& c) {
   return out;
 }
 
+Tensor bitcast(const EvaluationContext& c) {
+  const Tensor& x = c.operand(0);
+  Tensor out(c.node.type().dtype, x.shape());
+  if (out.num_bytes()) std::memcpy(out.mutable_data(), x.data(), out.num_bytes());
+  if (out.dtype() == DType::boolean) {
+    for (int64_t i = 0; i < out.num_elements(); ++i) out.set_int(i, out.get_int(i));
+  }
+  return out;
+}
+
 }  // namespace
 
 Tensor evaluate_pointwise(const EvaluationContext& c) {
+  if (c.node.op == Op::BitCast) return bitcast(c);
   if (c.node.op == Op::Cast) return cast(c);
   Fn fn = c.node.fn();
   if (fn == Fn::Select) return select(c);

@@ -23,6 +23,8 @@ void require(const Node& node, bool ok, const char* why) {
   if (!ok) fail(node, why);
 }
 
+constexpr const char* kNarrow = "narrow types are only stored and converted; cast the operands first";
+
 const Type& type_of(const Node& node, size_t i) {
   return node.operands[i]->type;
 }
@@ -34,7 +36,7 @@ size_t axis_of(const Node& node, size_t rank) {
 }
 
 bool accepts(std::string_view classes, DType t) {
-  char kind = is_float(t) ? 'f' : t == DType::boolean ? 'b' : 'i';
+  char kind = is_float(t) ? 'f' : is_integer(t) ? 'i' : t == DType::boolean ? 'b' : 'n';
   return classes.find(kind) != std::string_view::npos;
 }
 
@@ -55,7 +57,8 @@ Type infer_pointwise(const Node& node) {
   if (first == 1) require(node, type_of(node, 0).dtype == DType::boolean, "the condition must be bool");
   DType dtype = type_of(node, first).dtype;
   if (!accepts(fn.classes, dtype)) {
-    fail(node, "function " + std::string(fn.name) + " does not take " + std::string(name_of(dtype)));
+    fail(node, "function " + std::string(fn.name) + " does not take " + std::string(name_of(dtype)) +
+                   (is_narrow(dtype) ? std::string(": ") + kNarrow : ""));
   }
   Shape shape = type_of(node, 0).shape;
   for (size_t i = 1; i < node.operands.size(); ++i) {
@@ -183,6 +186,7 @@ void require_scatterable(const Node& node) {
   require(node, is_integer(type_of(node, 1).dtype), "indices must be integers");
   require(node, type_of(node, 2).dtype == x.dtype, "data and updates differ in dtype");
   if (!node.attributes.count("fn")) return;
+  require(node, !is_narrow(x.dtype), kNarrow);
   ReduceFn fn = node.reduce_fn();
   require(node, fn != ReduceFn::ArgMax && fn != ReduceFn::ArgMin, "updates combine by sum, prod, max or min");
   if (x.dtype == DType::boolean)
@@ -216,6 +220,7 @@ Type infer_scatter_elements(const Node& node) {
 
 Type infer_sort_indices(const Node& node) {
   Type type{DType::i64, type_of(node, 0).shape};
+  require(node, !is_narrow(type_of(node, 0).dtype), kNarrow);
   size_t axis = axis_of(node, type.shape.size());
   const Dim& count = node.get<Dim>("count");
   require(node, !count.is_constant() || count.value() >= 0, "count is negative");
@@ -227,6 +232,7 @@ Type infer_sort_indices(const Node& node) {
 
 void require_foldable(const Node& node, ReduceFn fn, DType t) {
   bool arg = fn == ReduceFn::ArgMax || fn == ReduceFn::ArgMin;
+  require(node, !is_narrow(t), kNarrow);
   if (t == DType::boolean)
     require(node, fn == ReduceFn::Max || fn == ReduceFn::Min, "bool folds by max (any) and min (all) only");
   if (node.op == Op::Scan) require(node, fn == ReduceFn::Sum || fn == ReduceFn::Prod, "scans are sums or products");
@@ -280,6 +286,7 @@ Type infer_matmul(const Node& node) {
   const Type& b = type_of(node, 1);
   size_t ra = a.shape.size(), rb = b.shape.size();
   require(node, ra >= 2 && rb >= 2, "operands must have rank 2 or more");
+  require(node, !is_narrow(a.dtype), kNarrow);
   require(node, a.dtype == b.dtype && a.dtype != DType::boolean, "operands must have one numeric dtype");
   if (a.shape[ra - 1] != b.shape[rb - 2]) fail(node, "inner sizes differ");
   Shape batch;
@@ -301,6 +308,7 @@ Type infer_conv(const Node& node) {
   int64_t groups = node.integer("groups");
   size_t rank = x.shape.size();
   require(node, rank >= 3 && w.shape.size() == rank, "needs [n, c, s…] and [oc, c/groups, k…] of one rank, 3 or more");
+  require(node, !is_narrow(x.dtype), kNarrow);
   require(node, x.dtype == w.dtype && x.dtype != DType::boolean, "input and weight must have one numeric dtype");
   require(node, strides.size() == rank - 2 && dilations.size() == rank - 2, "one stride and dilation per spatial axis");
   require(node, groups >= 1, "groups must be positive");
@@ -370,11 +378,17 @@ Type infer_type(const Node& node) {
     case Op::Iota: {
       Type type{node.get<DType>("dtype"), node.dims("shape")};
       axis_of(node, type.shape.size());
+      require(node, !is_narrow(type.dtype), kNarrow);
       return type;
     }
     case Op::Pointwise:
       return infer_pointwise(node);
     case Op::Cast:
+      require(node, !is_narrow(type_of(node, 0).dtype) && !is_narrow(node.get<DType>("dtype")),
+              "narrow types are converted by compositions of other ops");
+      return {node.get<DType>("dtype"), type_of(node, 0).shape};
+    case Op::BitCast:
+      require(node, size_of(type_of(node, 0).dtype) == size_of(node.get<DType>("dtype")), "the dtypes differ in size");
       return {node.get<DType>("dtype"), type_of(node, 0).shape};
     case Op::Reshape:
       return infer_reshape(node);

@@ -29,6 +29,7 @@ enum class OpKind : uint8_t {
   X(Iota, "iota", Leaf, 0, 0, "shape:dims axis:int dtype:dtype", "index along axis")                                   \
   X(Pointwise, "pointwise", Pointwise, 1, 3, "fn:fn", "scalar function of the operands, which broadcast as in NumPy")  \
   X(Cast, "cast", Pointwise, 1, 1, "dtype:dtype", "conversion; float to int truncates, to bool is != 0")               \
+  X(BitCast, "bitcast", Pointwise, 1, 1, "dtype:dtype", "the same bits as another dtype of the same size")             \
   X(Reshape, "reshape", Index, 1, 1, "shape:dims", "same elements in row-major order under another shape")             \
   X(Transpose, "transpose", Index, 1, 1, "perm:ints", "out.shape[i] = in.shape[perm[i]]")                              \
   X(Broadcast, "broadcast", Index, 1, 1, "shape:dims", "NumPy broadcast to shape (right-aligned)")                     \
@@ -69,7 +70,7 @@ enum class Op : uint8_t {
 #undef X
 };
 
-// Fn, text name, arity, result ('s' same as operands, 'b' bool), operand classes it accepts (f i b), meaning
+// Fn, text name, arity, result ('s' same as operands, 'b' bool), operand classes it accepts (f i b n), meaning
 //
 // Operands of one call have one dtype (Select: the condition is bool). Integers wrap around.
 #define CUVIL_SCALAR_FNS(X)                                                                \
@@ -116,7 +117,7 @@ enum class Op : uint8_t {
   X(Le, "le", 2, 'b', "fib", "")                                                           \
   X(Gt, "gt", 2, 'b', "fib", "")                                                           \
   X(Ge, "ge", 2, 'b', "fib", "")                                                           \
-  X(Select, "select", 3, 's', "fib", "a ? b : c; a is bool")
+  X(Select, "select", 3, 's', "fibn", "a ? b : c; a is bool")
 
 enum class Fn : uint8_t {
 #define X(name, text, arity, result, classes, doc) name,

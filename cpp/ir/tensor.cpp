@@ -81,6 +81,7 @@ double Tensor::get_double(int64_t i) const {
   case DType::name:                \
     return static_cast<double>(as<type>()[i]);
       CUVIL_ARITHMETIC_DTYPES(X)
+      CUVIL_NARROW_DTYPES(X)
       X(boolean, uint8_t, 1, 'b')
 #undef X
   }
@@ -93,6 +94,7 @@ int64_t Tensor::get_int(int64_t i) const {
   case DType::name:                \
     return static_cast<int64_t>(as<type>()[i]);
     CUVIL_INTEGER_DTYPES(X)
+    CUVIL_NARROW_DTYPES(X)
     X(boolean, uint8_t, 1, 'b')
 #undef X
     default: {
@@ -138,6 +140,7 @@ void Tensor::set_int(int64_t i, int64_t v) {
     mutable_as<type>()[i] = static_cast<type>(v); \
     break;
     CUVIL_INTEGER_DTYPES(X)
+    CUVIL_NARROW_DTYPES(X)
 #undef X
     case DType::boolean:
       mutable_as<uint8_t>()[i] = v != 0;

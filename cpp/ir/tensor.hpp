@@ -44,7 +44,7 @@ class Tensor {
   static Tensor scalar(DType dtype, double value);
   static Tensor scalar_int(DType dtype, int64_t value);
 
-  /// Element i converted to double / int64 (half types decoded).
+  /// Element i converted to double / int64 (half types decoded; of narrow types, the bits).
   double get_double(int64_t i) const;
   int64_t get_int(int64_t i) const;
   void set_double(int64_t i, double v);

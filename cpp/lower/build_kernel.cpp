@@ -35,7 +35,7 @@ class KernelBuilder {
     for (size_t i = 0; i < indices.size(); ++i) offset = offset + indices[i] * target.strides[i];
     int buffer = use_buffer(target.buffer, root->type.dtype, true);
     if (!out_.obstacle.empty()) return;
-    arrange(StoreDef{buffer, offset, value, {}});
+    arrange(StoreDef{buffer, offset, moved(value), {}});
     check(root);
   }
 
@@ -77,6 +77,13 @@ class KernelBuilder {
   }
 
  private:
+  // What is only moved is moved as bits.
+  static ExprPtr moved(const ExprPtr& value) {
+    const bool half = value->dtype == DType::f16 || value->dtype == DType::bf16;
+    const bool moves = value->kind == Expr::Kind::Load || value->kind == Expr::Kind::BitCast;
+    return half && moves ? bitcast_expr(DType::u16, value) : value;
+  }
+
   struct Anchor {
     const Node* node;
     Indices indices;
@@ -152,6 +159,8 @@ class KernelBuilder {
       }
       case Op::Cast:
         return cast_expr(dtype, at(node.operand(0), indices));
+      case Op::BitCast:
+        return bitcast_expr(dtype, at(node.operand(0), indices));
       case Op::Reshape:
         return at(node.operand(0), reshape_indices(indices, node.type().shape, node.operand(0)->type.shape));
       case Op::Transpose: {

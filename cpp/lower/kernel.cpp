@@ -70,6 +70,25 @@ ExprPtr cast_expr(DType dtype, ExprPtr value) {
   return make(std::move(e));
 }
 
+// What is loaded is loaded as the other dtype: half types are widened when they are, which may change the bits of a
+// NaN.
+ExprPtr bitcast_expr(DType dtype, ExprPtr value) {
+  if (value->dtype == dtype) return value;
+  Expr e;
+  if (value->kind == Expr::Kind::Load) {
+    e = *value;
+  } else if (value->kind == Expr::Kind::BitCast && value->dtype != DType::boolean) {
+    return bitcast_expr(dtype, value->args[0]);
+  } else if (value->kind == Expr::Kind::Guard) {
+    return guard_expr(value->checks, bitcast_expr(dtype, value->args[0]), bitcast_expr(dtype, value->args[1]));
+  } else {
+    e.kind = Expr::Kind::BitCast;
+    e.args = {std::move(value)};
+  }
+  e.dtype = dtype;
+  return make(std::move(e));
+}
+
 ExprPtr guard_expr(std::vector<RangeCheck> checks, ExprPtr inside, ExprPtr outside) {
   std::erase_if(checks,
                 [](const RangeCheck& c) { return provably_le(c.lower, c.value) && provably_lt(c.value, c.upper); });
@@ -287,7 +306,8 @@ class ExprPrinter {
       for (const ExprPtr& arg : e.args) ++uses[arg.get()];
     });
     visit_all(*kernel, [&](const Expr& e) {
-      bool worth_naming = e.kind == Expr::Kind::Apply || e.kind == Expr::Kind::Guard || e.kind == Expr::Kind::Cast;
+      bool worth_naming = e.kind == Expr::Kind::Apply || e.kind == Expr::Kind::Guard || e.kind == Expr::Kind::Cast ||
+                          e.kind == Expr::Kind::BitCast;
       if (uses[&e] > 1 && worth_naming) {
         std::string text = write(e);
         names_[&e] = "t" + std::to_string(names_.size());
@@ -316,6 +336,8 @@ class ExprPrinter {
         return "r" + std::to_string(e.id);
       case Expr::Kind::Cast:
         return std::string(name_of(e.dtype)) + "(" + (*this)(*e.args[0]) + ")";
+      case Expr::Kind::BitCast:
+        return std::string(name_of(e.dtype)) + " of bits(" + (*this)(*e.args[0]) + ")";
       case Expr::Kind::Apply: {
         std::string s = std::string(info(e.fn).name) + "(";
         for (size_t i = 0; i < e.args.size(); ++i) s += (i ? ", " : "") + (*this)(*e.args[i]);

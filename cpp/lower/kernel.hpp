@@ -36,6 +36,7 @@ struct Expr {
     Load,       // buffer[index]
     Apply,      // fn(args)
     Cast,       // args[0] converted to dtype
+    BitCast,    // args[0]'s bits as dtype
     Guard,      // all checks hold ? args[0] : args[1]; loads under args[0] only happen where they hold
     Reduction,  // the value of reduction `id`
   };
@@ -172,6 +173,7 @@ ExprPtr index_expr(DType dtype, Dim index);
 ExprPtr load_expr(DType dtype, int buffer, Dim offset);
 ExprPtr apply_expr(Fn fn, DType dtype, std::vector<ExprPtr> args);
 ExprPtr cast_expr(DType dtype, ExprPtr value);
+ExprPtr bitcast_expr(DType dtype, ExprPtr value);
 ExprPtr guard_expr(std::vector<RangeCheck> checks, ExprPtr inside, ExprPtr outside);
 ExprPtr reduction_expr(DType dtype, int id);
 

@@ -51,7 +51,7 @@ void plan_prefetch(Kernel& kernel, const Expr& columns, const TargetDescription&
   const auto bytes = static_cast<int64_t>(size_of(columns.dtype));
   if (!all.is_constant() || all.value() * bytes < target.l2_bytes / 2) return;
   // A size that varies counts as one.
-  const int64_t row_count = rows.evaluate([](const std::string&) { return int64_t{1}; });
+  const int64_t row_count = std::max<int64_t>(1, rows.evaluate([](const std::string&) { return int64_t{1}; }));
   const int64_t visits = (row_count + rows_per_visit - 1) / rows_per_visit;
   // A single visit is nothing but the stream itself, which the hardware follows.
   if (visits == 1 || visits > kMostVisits) return;

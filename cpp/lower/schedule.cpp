@@ -100,7 +100,7 @@ bool stores_move(const Kernel& kernel, const Dim& variable) {
 
 // A size to plan with: symbols count as 1, so that loops whose size is known are preferred for tiles.
 int64_t extent_hint(const Dim& extent) {
-  return extent.evaluate([](const std::string&) { return int64_t{1}; });
+  return std::max<int64_t>(1, extent.evaluate([](const std::string&) { return int64_t{1}; }));
 }
 
 // For vectors, a size that varies is worth them unless its bounds say otherwise.

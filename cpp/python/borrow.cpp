@@ -81,7 +81,7 @@ BorrowedTensor::~BorrowedTensor() {
 
 void BorrowedTensor::borrow(PyObject* object, const std::string& name, const Type& expected) {
   if (borrow_exchange(object, name, expected) || borrow_buffer(object, name, expected) ||
-      borrow_number(object, name, expected) || borrow_bfloat16(object, name, expected) ||
+      borrow_number(object, name, expected) || borrow_extension(object, name, expected) ||
       borrow_dlpack(object, name, expected)) {
     return;
   }
@@ -177,7 +177,7 @@ bool BorrowedTensor::borrow_buffer(PyObject* object, const std::string& name, co
 // A number stands for a tensor of rank 0.
 bool BorrowedTensor::borrow_number(PyObject* object, const std::string& name, const Type& expected) {
   if (!PyBool_Check(object) && !PyLong_Check(object) && !PyFloat_Check(object)) return false;
-  if (expected.rank() != 0) return false;
+  if (expected.rank() != 0 || is_narrow(expected.dtype)) return false;
   Tensor value(expected.dtype, {});
   if (is_float(expected.dtype) || expected.dtype == DType::boolean) {
     const double v = PyFloat_AsDouble(object);
@@ -204,17 +204,19 @@ bool BorrowedTensor::borrow_number(PyObject* object, const std::string& name, co
   return true;
 }
 
-// NumPy arrays of the extension type bfloat16 do not offer a buffer, but a view of them as uint16 does.
-bool BorrowedTensor::borrow_bfloat16(PyObject* object, const std::string& name, const Type& expected) {
+// NumPy arrays of ml_dtypes' types do not offer a buffer, but a view of them as unsigned integers does.
+bool BorrowedTensor::borrow_extension(PyObject* object, const std::string& name, const Type& expected) {
   PyObject* dtype = PyObject_GetAttrString(object, "dtype");
   PyObject* dtype_name = dtype ? PyObject_GetAttrString(dtype, "name") : nullptr;
-  const bool is_bfloat16 =
-      dtype_name && PyUnicode_Check(dtype_name) && PyUnicode_CompareWithASCIIString(dtype_name, "bfloat16") == 0;
+  const char* text = dtype_name && PyUnicode_Check(dtype_name) ? PyUnicode_AsUTF8(dtype_name) : nullptr;
+  const std::optional<DType> actual = text ? dtype_from_any_name(text) : std::nullopt;
+  const std::string actual_name = text ? text : "";
   Py_XDECREF(dtype_name);
   Py_XDECREF(dtype);
   PyErr_Clear();
-  if (!is_bfloat16 || expected.dtype != DType::bf16) return false;
-  keep_ = PyObject_CallMethod(object, "view", "s", "uint16");
+  if (!actual || !extension_name(*actual) || !PyObject_HasAttrString(object, "view")) return false;
+  check_dtype(actual, actual_name, name, expected);
+  keep_ = PyObject_CallMethod(object, "view", "s", numpy_name(*actual));
   if (!keep_ || PyObject_GetBuffer(keep_, &view_, PyBUF_FULL_RO) != 0) {
     PyErr_Clear();
     return false;

@@ -47,7 +47,7 @@ class BorrowedTensor {
   bool borrow_exchange(PyObject* object, const std::string& name, const Type& expected);
   bool borrow_buffer(PyObject* object, const std::string& name, const Type& expected);
   bool borrow_dlpack(PyObject* object, const std::string& name, const Type& expected);
-  bool borrow_bfloat16(PyObject* object, const std::string& name, const Type& expected);
+  bool borrow_extension(PyObject* object, const std::string& name, const Type& expected);
   bool borrow_number(PyObject* object, const std::string& name, const Type& expected);
   void set_dlpack(const DLTensor& t, const std::string& name, const Type& expected);
   void set(const char* data, const int64_t* shape, const int64_t* byte_strides, int rank, const std::string& name,

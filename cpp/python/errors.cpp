@@ -38,7 +38,7 @@ void set_python_error() {
     set_error("InputError", e.what());
   } catch (const onnx::ValuesNeeded& e) {
     py::object type = py::module_::import("cuvil._errors").attr("ValuesNeeded");
-    PyErr_SetObject(type.ptr(), py::make_tuple(e.what(), e.inputs, e.all_inputs).ptr());
+    PyErr_SetObject(type.ptr(), py::make_tuple(e.what(), e.inputs, e.axes, e.all_inputs).ptr());
   } catch (const CompileError& e) {
     set_error("CompileError", e.what());
   } catch (const LoadError& e) {

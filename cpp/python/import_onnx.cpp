@@ -11,21 +11,24 @@ namespace {
 
 using InputShapes = std::map<std::string, std::vector<std::string>>;
 using InputValues = std::map<std::string, py::object>;
+using InputSizes = std::map<std::pair<std::string, int64_t>, int64_t>;
 
-onnx::ImportOptions options_of(const InputShapes& shapes, const InputValues& values) {
-  onnx::ImportOptions options{shapes, {}};
+onnx::ImportOptions options_of(const InputShapes& shapes, const InputValues& values, const InputSizes& sizes) {
+  onnx::ImportOptions options{shapes, {}, sizes};
   for (const auto& [name, value] : values) options.input_values.emplace(name, copy_of(value.ptr(), name));
   return options;
 }
 
-Graph import_onnx_file(const std::string& path, const InputShapes& shapes, const InputValues& values) {
-  const onnx::ImportOptions options = options_of(shapes, values);
+Graph import_onnx_file(const std::string& path, const InputShapes& shapes, const InputValues& values,
+                       const InputSizes& sizes) {
+  const onnx::ImportOptions options = options_of(shapes, values, sizes);
   py::gil_scoped_release nogil;
   return onnx::import_file(path, options);
 }
 
-Graph import_onnx_bytes(const py::bytes& bytes, const InputShapes& shapes, const InputValues& values) {
-  const onnx::ImportOptions options = options_of(shapes, values);
+Graph import_onnx_bytes(const py::bytes& bytes, const InputShapes& shapes, const InputValues& values,
+                       const InputSizes& sizes) {
+  const onnx::ImportOptions options = options_of(shapes, values, sizes);
   char* data = nullptr;
   Py_ssize_t size = 0;
   if (PyBytes_AsStringAndSize(bytes.ptr(), &data, &size) != 0) throw py::error_already_set();
@@ -44,9 +47,9 @@ Graph import_onnx_bytes(const py::bytes& bytes, const InputShapes& shapes, const
 
 void bind_import_onnx(py::module_& m) {
   m.def("import_onnx_file", import_onnx_file, py::arg("path"), py::arg("input_shapes") = InputShapes(),
-        py::arg("input_values") = InputValues());
+        py::arg("input_values") = InputValues(), py::arg("input_sizes") = InputSizes());
   m.def("import_onnx_bytes", import_onnx_bytes, py::arg("model"), py::arg("input_shapes") = InputShapes(),
-        py::arg("input_values") = InputValues());
+        py::arg("input_values") = InputValues(), py::arg("input_sizes") = InputSizes());
 }
 
 }  // namespace cuvil::python

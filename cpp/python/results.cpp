@@ -12,7 +12,7 @@ namespace {
 // NumPy is imported by the first call that needs it. Kept for the life of the process.
 struct Numpy {
   PyObject* empty;
-  PyObject* dtypes[16];
+  PyObject* dtypes[32];
 };
 
 const Numpy& numpy() {
@@ -68,11 +68,12 @@ Result::~Result() {
 }
 
 void Result::allocate(const ResultKind& kind, DType dtype, const int64_t* shape, int rank) {
-  if (!kind.api) return allocate_numpy(kind, dtype, shape, rank);
+  const std::optional<DLDataType> element = dtype_to_dlpack(dtype);
+  if (!kind.api || !element) return allocate_numpy(kind, dtype, shape, rank);
   DLTensor prototype = {};
   prototype.device = {kDLCPU, 0};
   prototype.ndim = rank;
-  prototype.dtype = dtype_to_dlpack(dtype);
+  prototype.dtype = *element;
   prototype.shape = const_cast<int64_t*>(shape);
   AllocationError error;
   if (kind.api->managed_tensor_allocator(&prototype, &managed_, &error, note_error) != 0) {
@@ -92,7 +93,7 @@ void Result::allocate_numpy(const ResultKind&, DType dtype, const int64_t* shape
   array_ = PyObject_CallFunctionObjArgs(np.empty, sizes, np.dtypes[static_cast<size_t>(dtype)], nullptr);
   Py_DECREF(sizes);
   if (!array_) throw py::error_already_set();
-  is_bfloat16_ = dtype == DType::bf16;
+  extension_ = extension_name(dtype);
   Py_buffer view;
   if (PyObject_GetBuffer(array_, &view, PyBUF_WRITABLE) != 0) throw py::error_already_set();
   data_ = view.buf;
@@ -100,7 +101,7 @@ void Result::allocate_numpy(const ResultKind&, DType dtype, const int64_t* shape
 }
 
 PyObject* Result::take(const ResultKind& kind) {
-  if (kind.api) {
+  if (managed_) {
     void* object = nullptr;
     DLManagedTensorVersioned* tensor = managed_;
     managed_ = nullptr;
@@ -109,11 +110,11 @@ PyObject* Result::take(const ResultKind& kind) {
   }
   py::object array = py::reinterpret_steal<py::object>(array_);
   array_ = nullptr;
-  if (is_bfloat16_ && !kind.like) {
+  if (extension_ && !kind.like) {
     try {
-      array = array.attr("view")(py::module_::import("ml_dtypes").attr("bfloat16"));
+      array = array.attr("view")(py::module_::import("ml_dtypes").attr(extension_));
     } catch (py::error_already_set& e) {
-      if (!e.matches(PyExc_ImportError)) throw;  // without ml_dtypes the bits stay uint16
+      if (!e.matches(PyExc_ImportError)) throw;  // without ml_dtypes the bits stay unsigned integers
     }
   }
   if (kind.like) {

@@ -11,7 +11,8 @@
 namespace cuvil::python {
 
 /// Where the results of a call go: tensors of an exchange table's framework, or NumPy arrays, which `like` (another
-/// framework's tensor, or null) may then take over without a copy.
+/// framework's tensor, or null) may then take over without a copy. Element types that DLPack lacks give NumPy arrays
+/// always.
 struct ResultKind {
   const DLPackExchangeAPI* api = nullptr;
   PyObject* like = nullptr;
@@ -40,7 +41,7 @@ class Result {
   void* data_ = nullptr;
   DLManagedTensorVersioned* managed_ = nullptr;
   PyObject* array_ = nullptr;
-  bool is_bfloat16_ = false;
+  const char* extension_ = nullptr;  // what the array's elements are for ml_dtypes
 };
 
 }  // namespace cuvil::python

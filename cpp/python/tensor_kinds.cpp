@@ -6,20 +6,41 @@ namespace cuvil::python {
 
 namespace {
 
+constexpr uint8_t kNoCode = 255;
+
 struct Row {
   DType dtype;
-  uint8_t code, bits;
+  uint8_t code, bits;  // DLPack's; kNoCode where it has no type of one element a byte
   const char* numpy;
+  const char* extension;  // ml_dtypes' name of what NumPy itself holds as `numpy`
 };
 
 constexpr Row kRows[] = {
-    {DType::f32, kDLFloat, 32, "float32"}, {DType::f64, kDLFloat, 64, "float64"},
-    {DType::f16, kDLFloat, 16, "float16"}, {DType::bf16, kDLBfloat, 16, "uint16"},
-    {DType::i8, kDLInt, 8, "int8"},        {DType::i16, kDLInt, 16, "int16"},
-    {DType::i32, kDLInt, 32, "int32"},     {DType::i64, kDLInt, 64, "int64"},
-    {DType::u8, kDLUInt, 8, "uint8"},      {DType::u16, kDLUInt, 16, "uint16"},
-    {DType::u32, kDLUInt, 32, "uint32"},   {DType::u64, kDLUInt, 64, "uint64"},
-    {DType::boolean, kDLBool, 8, "bool"},
+    {DType::f32, kDLFloat, 32, "float32", nullptr},
+    {DType::f64, kDLFloat, 64, "float64", nullptr},
+    {DType::f16, kDLFloat, 16, "float16", nullptr},
+    {DType::bf16, kDLBfloat, 16, "uint16", "bfloat16"},
+    {DType::i8, kDLInt, 8, "int8", nullptr},
+    {DType::i16, kDLInt, 16, "int16", nullptr},
+    {DType::i32, kDLInt, 32, "int32", nullptr},
+    {DType::i64, kDLInt, 64, "int64", nullptr},
+    {DType::u8, kDLUInt, 8, "uint8", nullptr},
+    {DType::u16, kDLUInt, 16, "uint16", nullptr},
+    {DType::u32, kDLUInt, 32, "uint32", nullptr},
+    {DType::u64, kDLUInt, 64, "uint64", nullptr},
+    {DType::boolean, kDLBool, 8, "bool", nullptr},
+    {DType::f8e4m3fn, kDLFloat8_e4m3fn, 8, "uint8", "float8_e4m3fn"},
+    {DType::f8e4m3fnuz, kDLFloat8_e4m3fnuz, 8, "uint8", "float8_e4m3fnuz"},
+    {DType::f8e5m2, kDLFloat8_e5m2, 8, "uint8", "float8_e5m2"},
+    {DType::f8e5m2fnuz, kDLFloat8_e5m2fnuz, 8, "uint8", "float8_e5m2fnuz"},
+    {DType::f8e8m0fnu, kDLFloat8_e8m0fnu, 8, "uint8", "float8_e8m0fnu"},
+    {DType::f6e2m3fn, kNoCode, 8, "uint8", "float6_e2m3fn"},
+    {DType::f6e3m2fn, kNoCode, 8, "uint8", "float6_e3m2fn"},
+    {DType::f4e2m1fn, kNoCode, 8, "uint8", "float4_e2m1fn"},
+    {DType::u4, kNoCode, 8, "uint8", "uint4"},
+    {DType::i4, kNoCode, 8, "uint8", "int4"},
+    {DType::u2, kNoCode, 8, "uint8", "uint2"},
+    {DType::i2, kNoCode, 8, "uint8", "int2"},
 };
 
 const Row& row(DType t) {
@@ -31,7 +52,7 @@ const Row& row(DType t) {
 
 std::optional<DType> find(uint8_t code, unsigned bits) {
   for (const Row& r : kRows) {
-    if (r.code == code && r.bits == bits) return r.dtype;
+    if (r.code == code && r.code != kNoCode && r.bits == bits) return r.dtype;
   }
   return std::nullopt;
 }
@@ -43,8 +64,9 @@ std::optional<DType> dtype_from_dlpack(DLDataType t) {
   return find(t.code, t.bits);
 }
 
-DLDataType dtype_to_dlpack(DType t) {
-  return {row(t).code, row(t).bits, 1};
+std::optional<DLDataType> dtype_to_dlpack(DType t) {
+  if (row(t).code == kNoCode) return std::nullopt;
+  return DLDataType{row(t).code, row(t).bits, 1};
 }
 
 std::string dlpack_name(DLDataType t) {
@@ -104,11 +126,14 @@ const char* numpy_name(DType t) {
   return row(t).numpy;
 }
 
+const char* extension_name(DType t) {
+  return row(t).extension;
+}
+
 std::optional<DType> dtype_from_any_name(std::string_view name) {
-  if (name == "bfloat16") return DType::bf16;
   if (name == "bool") return DType::boolean;
   for (const Row& r : kRows) {
-    if (r.dtype != DType::bf16 && name == r.numpy) return r.dtype;
+    if (name == (r.extension ? r.extension : r.numpy)) return r.dtype;
   }
   return dtype_from_name(name);
 }

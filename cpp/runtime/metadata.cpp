@@ -10,8 +10,10 @@ namespace cuvil::runtime {
 
 namespace {
 
-constexpr const char* kDtypeNames[] = {"bool", "u8",  "i8",  "u16",  "i16", "u32", "i32",
-                                       "u64",  "i64", "f16", "bf16", "f32", "f64"};
+constexpr const char* kDtypeNames[] = {
+    "bool",     "u8",       "i8",       "u16", "i16",      "u32",        "i32",    "u64",        "i64",
+    "f16",      "bf16",     "f32",      "f64", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0fnu",
+    "f6e2m3fn", "f6e3m2fn", "f4e2m1fn", "u4",  "i4",       "u2",         "i2"};
 
 int32_t dtype_of(const char* name) {
   for (int32_t i = 0; i < static_cast<int32_t>(sizeof kDtypeNames / sizeof *kDtypeNames); ++i) {

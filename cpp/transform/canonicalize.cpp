@@ -100,6 +100,12 @@ Value* simplify(Builder& b, const Node& node) {
       return drop_broadcasts(b, node);
     case Op::Cast:
       return x->type.dtype == node.type().dtype ? x : nullptr;
+    case Op::BitCast:
+      if (x->type.dtype == node.type().dtype) return x;
+      // bool has two values only, so that what passed through it may have changed.
+      if (is_op(x, Op::BitCast) && x->type.dtype != DType::boolean)
+        return b.bitcast(x->producer->operand(0), node.type().dtype);
+      return nullptr;
     case Op::Reshape:
       if (x->type.shape == node.type().shape) return x;
       if (is_op(x, Op::Reshape)) return b.reshape(x->producer->operand(0), node.type().shape);

@@ -179,9 +179,10 @@ class CompiledFunction:
 
 
 class SpecializedFunction:
-    """A model whose structure depends on the values of some inputs (axes, say): compiled at the first call for each.
+    """A model whose structure depends on the values of some inputs (axes, say) or on some sizes: compiled at the first
+    call for each.
 
-    Those inputs are passed like the others. ``variants`` are the compiled functions, by the bytes of those values.
+    Those inputs are passed like the others. ``variants`` are the compiled functions, by what they were compiled for.
     """
 
     _MOST_VARIANTS = 64
@@ -190,27 +191,35 @@ class SpecializedFunction:
         self._source = source
         self._options = options
         self._names = needed.all_inputs
-        self._needed = list(needed.inputs)
+        self._values: List[str] = []
+        self._axes: List[Axis] = []
         self._lock = threading.Lock()
         self.variants: Dict[Tuple[Any, ...], CompiledFunction] = {}
+        self._need(needed)
+
+    def _need(self, needed: ValuesNeeded) -> None:
+        self._values += [name for name in needed.inputs if name not in self._values]
+        axes = [(self._names.index(name), axis) for name, axis in needed.axes]
+        self._axes += [axis for axis in axes if axis not in self._axes]
+        self.variants = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         import numpy as np
 
-        given = dict(zip(self._names, by_name(args, kwargs, self._names)))
+        given = by_name(args, kwargs, self._names)
         while True:
-            needed = list(self._needed)
-            values = {name: np.asarray(given[name]) for name in needed}
-            key = tuple((v.dtype.str, v.shape, v.tobytes()) for v in values.values())
+            names, axes = list(self._values), list(self._axes)
+            values = {name: np.asarray(given[self._names.index(name)]) for name in names}
+            sizes = {(self._names[number], axis): _size(given[number], axis) for number, axis in axes}
+            key = tuple((v.dtype.str, v.shape, v.tobytes()) for v in values.values()) + tuple(sizes.values())
             function = self.variants.get(key)
             if function is not None:
-                return function(*[given[name] for name in self._names if name not in values])
+                return function(*[tensor for name, tensor in zip(self._names, given) if name not in values])
             try:
-                compiled = CompiledFunction(self._source.with_values(values), self._options)
+                compiled = CompiledFunction(self._source.specialized(values, sizes), self._options)
             except ValuesNeeded as more:
                 with self._lock:
-                    self._needed = needed + [name for name in more.inputs if name not in needed]
-                    self.variants = {}
+                    self._need(more)
                 continue
             with self._lock:
                 if len(self.variants) >= self._MOST_VARIANTS:
@@ -218,7 +227,15 @@ class SpecializedFunction:
                 self.variants[key] = compiled
 
     def __repr__(self) -> str:
-        return f"<cuvil.SpecializedFunction of ({', '.join(self._names)}), by the values of {', '.join(self._needed)}>"
+        decided_by = self._values + [f"axis {axis} of {self._names[number]}" for number, axis in self._axes]
+        return f"<cuvil.SpecializedFunction of ({', '.join(self._names)}), by {', '.join(decided_by)}>"
+
+
+def _size(tensor: Any, axis: int) -> int:
+    shape = tuple(getattr(tensor, "shape", ()))
+    if axis >= len(shape):
+        raise InputError(f"an input has rank {len(shape)}, expected more than {axis}")
+    return int(shape[axis])
 
 
 def compile_onnx(source: OnnxSource, options: CompileOptions) -> Union[CompiledFunction, SpecializedFunction]:
@@ -383,7 +400,7 @@ def _compile_callable(
 ) -> Any:
     """What torch.export cannot take, because control flow depends on data, torch.jit.script may."""
     try:
-        return CompiledFunction(FunctionSource(model, args, kwargs, specs), options)
+        return CompiledFunction(_function_source(model, args, kwargs, specs), options)
     except ExportError as error:
         if type(model).__name__ == "ScriptProgram":
             raise
@@ -449,7 +466,8 @@ def compile(
     """Compiles a model to native code.
 
     ``model``: an ``nn.Module``, a function of torch tensors, an ``ExportedProgram``, a TorchScript module or function
-    or the path of a file that holds one (.pt, .pth, .jit, .ts), or an ONNX model as a path, bytes or a ``ModelProto``.
+    or the path of a file that holds one (.pt, .pth, .jit, .ts), an ONNX model as a path, bytes or a ``ModelProto``, or
+    a JAX function (jitted, or with JAX arrays as examples) or module of flax or equinox.
 
     ``input_spec``: a list with one entry per input, ``(name, example)`` or ``(name, shape, dtype)``. A size in a shape
     is a number, a name (equal names are equal sizes) or None; the latter two may vary from call to call. ONNX models
@@ -491,6 +509,17 @@ def compile(
     if specs is None:
         return _LazyFunction(model, None, options)
     return _compile_callable(model, None, {}, specs, options)
+
+
+def _function_source(
+    model: Any, args: Optional[Tuple[Any, ...]], kwargs: Dict[str, Any], specs: Optional[List[InputSpec]]
+) -> Source:
+    """The source of a callable: JAX's if it or its examples are of JAX, else PyTorch's."""
+    from cuvil import _jax
+
+    if _jax.wants_jax(model, specs, [*(args or ()), *kwargs.values()]):
+        return _jax.JaxSource(model, args, kwargs, specs)
+    return FunctionSource(model, args, kwargs, specs)
 
 
 def _count_runs(ops: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Tuple
 
 
 class CompileError(Exception):
@@ -10,11 +10,12 @@ class CompileError(Exception):
 
 
 class ValuesNeeded(CompileError):
-    """The structure of the model depends on the values of some inputs."""
+    """The structure of the model depends on the values of some inputs, or the sizes of some axes (input, axis)."""
 
-    def __init__(self, message: str, inputs: List[str], all_inputs: List[str]) -> None:
+    def __init__(self, message: str, inputs: List[str], axes: List[Tuple[str, int]], all_inputs: List[str]) -> None:
         super().__init__(message)
         self.inputs = inputs
+        self.axes = axes
         self.all_inputs = all_inputs
 
 

@@ -58,9 +58,16 @@ def by_name(args: Tuple[Any, ...], kwargs: Dict[str, Any], names: Sequence[str])
 class OnnxSource(Source):
     """An ONNX model: a path, bytes, or a ModelProto."""
 
-    def __init__(self, model: Any, specs: Optional[List[InputSpec]], values: Optional[Dict[str, Any]] = None) -> None:
-        """``values``: inputs that become constants."""
+    def __init__(
+        self,
+        model: Any,
+        specs: Optional[List[InputSpec]],
+        values: Optional[Dict[str, Any]] = None,
+        sizes: Optional[Dict[Tuple[str, int], int]] = None,
+    ) -> None:
+        """``values``: inputs that become constants; ``sizes``: sizes of axes (input, axis) that do."""
         self._values = values or {}
+        self._sizes = sizes or {}
         self._path: Optional[str] = None
         self._bytes = b""
         if isinstance(model, (str, os.PathLike)):
@@ -91,12 +98,12 @@ class OnnxSource(Source):
 
     def _import(self, shapes: Dict[str, List[str]]) -> Any:
         if self._path is not None:
-            return _native.import_onnx_file(self._path, shapes, self._values)
-        return _native.import_onnx_bytes(self._bytes, shapes, self._values)
+            return _native.import_onnx_file(self._path, shapes, self._values, self._sizes)
+        return _native.import_onnx_bytes(self._bytes, shapes, self._values, self._sizes)
 
-    def with_values(self, values: Dict[str, Any]) -> OnnxSource:
-        """The same model with these inputs as constants."""
-        return OnnxSource(self._path if self._path is not None else self._bytes, self._specs, values)
+    def specialized(self, values: Dict[str, Any], sizes: Dict[Tuple[str, int], int]) -> OnnxSource:
+        """The same model with these inputs, and these sizes of axes, as constants."""
+        return OnnxSource(self._path if self._path is not None else self._bytes, self._specs, values, sizes)
 
     def flatten(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Sequence[Any]:
         return by_name(args, kwargs, self._names)

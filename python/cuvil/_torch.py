@@ -300,7 +300,29 @@ class _Extractor:
             return [self.sizes_node(node, node.args[0])] if node.meta.get("unbacked_bindings") else []
         if value is not None and not isinstance(value, (torch.Tensor, tuple, list)):
             return []
+        if str(node.target) == "aten.index.Tensor":
+            return self._indexing(node)
         return [self._node(node)]
+
+    def _indexing(self, node: Any) -> List[Any]:
+        """A mask among the indices becomes the positions of its true elements."""
+        indices = list(node.args[1])
+        masks = [i for i, a in enumerate(indices) if a is not None and a.meta["val"].dtype in {torch.bool, torch.uint8}]
+        found = self._node(node)
+        if len(masks) != 1 or sum(a is not None for a in indices) != 1:
+            return [found]
+        place = masks[0]
+        mask = indices[place]
+        name, rank = f"{self.name(node)}_positions", mask.meta["val"].dim()
+        count = self.size_text(node.meta["val"].shape[place])
+        nodes = [(name, "aten.nonzero.default", "", [("node", self.name(mask))], {}, [("int64", [count, str(rank)])])]
+        columns = []
+        for axis in range(rank):
+            columns.append(("node", f"{name}_{axis}"))
+            nodes.append((columns[-1][1], "aten.select.int", "", [("node", name), 1, axis], {}, [("int64", [count])]))
+        arguments = list(found[3])
+        arguments[1] = [*arguments[1][:place], *columns, *arguments[1][place + 1 :]]
+        return [*nodes, (*found[:3], arguments, *found[4:])]
 
     def sizes_node(self, node: Any, tensor: Any) -> Any:
         """Makes an element of a tensor the value of the symbol that the node binds."""

@@ -608,3 +608,15 @@ def test_message_names_the_node() -> None:
 
     with pytest.raises(cuvil.CompileError, match=r"prim::If.*structures"):
         cuvil.compile(lists, input_spec=[("x", (3,), "float32")])
+
+
+@torch.jit.script
+def masked(x, y):
+    mask = x > 0
+    return x[mask], torch.nonzero(mask), y[x[:, 0] > 0], y[:, x[0] > 0] * 2, torch.masked_select(y, mask), x[mask].sum()
+
+
+def test_masks_and_nonzero() -> None:
+    calls = [(torch.randn(3, 4) + shift, torch.randn(3, 4)) for shift in (0, 1, -9)]
+    check(masked, *calls, input_spec=[("x", (3, 4), "float32"), ("y", (3, 4), "float32")])
+    check(lambda x: (x[x > 0], torch.nonzero(x)), *((x,) for x, _ in calls))

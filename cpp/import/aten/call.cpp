@@ -229,11 +229,24 @@ DType promote(DType a, DType b) {
 }
 
 DType dtype_of(const std::string& name) {
-  static const std::map<std::string, DType> names = {
-      {"float32", DType::f32}, {"float64", DType::f64}, {"float16", DType::f16}, {"bfloat16", DType::bf16},
-      {"int8", DType::i8},     {"int16", DType::i16},   {"int32", DType::i32},   {"int64", DType::i64},
-      {"uint8", DType::u8},    {"uint16", DType::u16},  {"uint32", DType::u32},  {"uint64", DType::u64},
-      {"bool", DType::boolean}};
+  static const std::map<std::string, DType> names = {{"float32", DType::f32},
+                                                     {"float64", DType::f64},
+                                                     {"float16", DType::f16},
+                                                     {"bfloat16", DType::bf16},
+                                                     {"int8", DType::i8},
+                                                     {"int16", DType::i16},
+                                                     {"int32", DType::i32},
+                                                     {"int64", DType::i64},
+                                                     {"uint8", DType::u8},
+                                                     {"uint16", DType::u16},
+                                                     {"uint32", DType::u32},
+                                                     {"uint64", DType::u64},
+                                                     {"bool", DType::boolean},
+                                                     {"float8_e4m3fn", DType::f8e4m3fn},
+                                                     {"float8_e4m3fnuz", DType::f8e4m3fnuz},
+                                                     {"float8_e5m2", DType::f8e5m2},
+                                                     {"float8_e5m2fnuz", DType::f8e5m2fnuz},
+                                                     {"float8_e8m0fnu", DType::f8e8m0fnu}};
   auto it = names.find(name);
   if (it == names.end()) throw CompileError("dtype " + name + " is not supported");
   return it->second;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "import/aten/call.hpp"
+#include "ir/narrow.hpp"
 
 namespace cuvil::aten {
 
@@ -168,7 +169,17 @@ void tangent(Call& c) {
   c.set(c.b.div(c.b.unary(Fn::Sin, x), c.b.unary(Fn::Cos, x)));
 }
 void cast(Call& c) {
-  c.set(c.b.cast(c.tensor(0), c.result_dtype()));
+  Value* x = c.tensor(0);
+  const DType to = c.result_dtype();
+  if (to == DType::f8e8m0fnu && x->type.dtype != to) c.fail("conversion to float8_e8m0fnu is not supported");
+  // Of PyTorch's narrow types, this one alone saturates.
+  c.set(to == DType::f8e4m3fn ? encode_narrow(c.b, x, to, {true}) : c.b.cast(x, to));
+}
+void view_dtype(Call& c) {
+  Value* x = c.tensor(0);
+  const DType to = c.result_dtype();
+  if (size_of(x->type.dtype) != size_of(to)) c.fail("a view as a dtype of another size is not supported");
+  c.set(c.b.bitcast(x, to));
 }
 void same(Call& c) {
   c.set(c.tensor(0));
@@ -334,6 +345,7 @@ std::vector<Row> pointwise_rows() {
       {"aten.lerp.Scalar", lerp},
       {"aten._to_copy.default", cast},
       {"aten.to.dtype", cast},
+      {"aten.view.dtype", view_dtype},
       {"aten.clone.default", same},
       {"aten.alias.default", same},
       {"aten.detach.default", same},

@@ -173,7 +173,9 @@ void constant_pad(Call& c) {
     low[axis] = start == Dim(0) ? before : Dim(0);
     high[axis] = limit == size ? after : Dim(0);
   }
-  c.set(c.b.pad(x, low, high, c.real(2, "value", 0)));
+  const double value = c.real(2, "value", 0);
+  if (is_narrow(x->type.dtype) && value != 0) c.fail("this element type is padded with zeros only");
+  c.set(c.b.pad(x, low, high, value));
 }
 
 void index_select(Call& c) {

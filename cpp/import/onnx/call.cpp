@@ -201,6 +201,13 @@ void fold_if_constant(Call& c, Value*& v) {
   if (std::optional<Tensor> t = evaluate_constant(v, kMostSizes)) v = c.b.constant(std::move(*t));
 }
 
+bool Call::constant_flag(size_t i) const {
+  const Tensor* t = constant_of(input(i));
+  if (!t) fail_unknown(i);
+  if (t->num_elements() != 1) fail("input " + std::to_string(i) + " must be one truth value");
+  return t->get_int(0) != 0;
+}
+
 namespace {
 
 // Comparison of sizes whose outcome does not depend on the sizes of the inputs.

@@ -89,6 +89,7 @@ class Call {
   std::vector<int64_t> constants(size_t i) const;
   int64_t constant(size_t i) const;
   double constant_real(size_t i) const;
+  bool constant_flag(size_t i) const;
   /// A vector (or rank-0) of known sizes.
   Value* from_sizes(std::vector<Dim> sizes, bool scalar = false, DType dtype = DType::i64) {
     return value_of_sizes(b, known_, std::move(sizes), scalar, dtype);
@@ -130,7 +131,18 @@ std::vector<Row> order_rows();
 std::vector<Row> network_rows();
 std::vector<Row> quantization_rows();
 std::vector<Row> control_rows();
+std::vector<Row> conversion_rows();
+std::vector<Row> recurrent_rows();
+std::vector<Row> attention_rows();
+std::vector<Row> image_rows();
+std::vector<Row> training_rows();
+std::vector<Row> signal_rows();
+std::vector<Row> random_rows();
+std::vector<Row> einsum_rows();
+std::vector<Row> detection_rows();
 
+/// Positions of the elements of a boolean vector that are true; their number is found at run time.
+Value* positions_of_true(Call& call, Value* mask);
 /// A constant in the value's place if it depends on constants only and is small.
 void fold_if_constant(Call& call, Value*& v);
 /// Replaces small results that depend on constants only, so that whoever needs their values finds constants.

@@ -18,8 +18,10 @@ namespace {
 const std::map<std::string, Lowering, std::less<>>& table() {
   static const auto rows = [] {
     std::map<std::string, Lowering, std::less<>> t;
-    for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), order_rows(), network_rows(),
-                               quantization_rows(), control_rows()}) {
+    for (const auto& family :
+         {pointwise_rows(), shape_rows(), reduction_rows(), order_rows(), network_rows(), quantization_rows(),
+          control_rows(), conversion_rows(), recurrent_rows(), attention_rows(), image_rows(), training_rows(),
+          signal_rows(), random_rows(), einsum_rows(), detection_rows()}) {
       for (const Row& row : family) t.emplace(row.op, row.lower);
     }
     return t;
@@ -61,7 +63,8 @@ class Importer : public Surroundings {
     scope.level = &level;
     scope.opsets = &model.opsets;
     add_initializers(model.graph);
-    for (const ValueInfoProto& input : model.graph.inputs) add_input(input);
+    for (const ValueInfoProto& input : model.graph.inputs) read_input(input);
+    add_inputs();
     for (const auto& [name, shape] : options_.input_shapes) {
       if (!known_inputs_.count(name)) throw CompileError("the model has no input '" + name + "'");
     }
@@ -123,31 +126,11 @@ class Importer : public Surroundings {
   }
 
   void need_value(const Value* v, const std::string& why) override {
-    constexpr int64_t kMostElements = 4096;
-    std::set<const Value*> seen;
-    std::set<std::string> names;
-    bool small = true;
-    // A region's input stands for a value of the graph around it.
-    std::function<void(const Value*, const Level*)> walk = [&](const Value* x, const Level* level) {
-      if (!seen.insert(x).second) return;
-      if (x->producer) {
-        for (const Value* operand : x->producer->operands) walk(operand, level);
-        return;
-      }
-      for (const auto& [outer, own] : level->own) {
-        if (own == x) return walk(outer, level->outer);
-      }
-      if (level->outer) {
-        small = false;  // a carried value
-        return;
-      }
-      names.insert(x->name);
-      const Dim n = x->type.num_elements();
-      small &= x->type.rank() <= 1 && (!n.is_constant() || n.value() <= kMostElements);
-    };
-    walk(v, level_);
-    if (names.empty() || !small) return;
-    throw ValuesNeeded(why, {names.begin(), names.end()}, input_order_);
+    Needed needed;
+    find_needed(v, level_, needed);
+    if (!needed.decidable || (needed.inputs.empty() && needed.axes.empty())) return;
+    throw ValuesNeeded(why, {needed.inputs.begin(), needed.inputs.end()}, {needed.axes.begin(), needed.axes.end()},
+                       input_order_);
   }
 
   Value* capture(Value* outer) override { return bring(outer, level_->outer, level_); }
@@ -186,6 +169,55 @@ class Importer : public Surroundings {
     Importer& importer_;
     Scope* before_;
   };
+
+  // What decides a value: small inputs, and sizes of inputs.
+  struct Needed {
+    std::set<const Value*> seen;
+    std::set<std::string> inputs;
+    std::set<ValuesNeeded::Axis> axes;
+    bool decidable = true;
+  };
+
+  void find_needed(const Value* v, const Level* level, Needed& needed) const {
+    constexpr int64_t kMostElements = 4096;
+    if (!needed.seen.insert(v).second) return;
+    if (v->producer) {
+      if (v->producer->op == Op::DimValue) {
+        for (const Dim& s : v->producer->get<Dim>("value").symbols()) find_needed_size(s, level, needed);
+      }
+      for (const Value* operand : v->producer->operands) find_needed(operand, level, needed);
+      return;
+    }
+    // A region's input stands for a value of the graph around it.
+    for (const auto& [outer, own] : level->own) {
+      if (own == v) return find_needed(outer, level->outer, needed);
+    }
+    const Dim n = v->type.num_elements();
+    const bool small = v->type.rank() <= 1 && (!n.is_constant() || n.value() <= kMostElements);
+    needed.decidable &= small && !level->outer;
+    needed.inputs.insert(v->name);
+  }
+
+  void find_needed_size(const Dim& symbol, const Level* level, Needed& needed) const {
+    for (; level; level = level->outer) {
+      for (const auto& node : level->graph.nodes()) {
+        if (node->op != Op::Sizes) continue;
+        const std::vector<Dim>& bound = node->dims("dims");
+        if (std::find(bound.begin(), bound.end(), symbol) != bound.end()) {
+          return find_needed(node->operand(0), level, needed);
+        }
+      }
+      if (level->outer) continue;
+      for (const auto& input : level->graph.inputs()) {
+        for (size_t axis = 0; axis < input->type.shape.size(); ++axis) {
+          if (input->type.shape[axis] != symbol) continue;
+          needed.axes.emplace(input->name, static_cast<int64_t>(axis));
+          return;
+        }
+      }
+    }
+    needed.decidable = false;
+  }
 
   using Missing = std::map<std::string, std::vector<std::string>>;
 
@@ -233,7 +265,7 @@ class Importer : public Surroundings {
     }
   }
 
-  void add_input(const ValueInfoProto& input) {
+  void read_input(const ValueInfoProto& input) {
     std::string name(input.name);
     input_order_.push_back(name);
     if (!known_inputs_.insert(name).second)
@@ -261,11 +293,27 @@ class Importer : public Surroundings {
       if (!input.has_shape) throw CompileError(where + " has no shape in the file; give one in input_spec");
       for (size_t i = 0; i < input.dims.size(); ++i) {
         const DimProto& d = input.dims[i];
-        if (d.has_value && d.value < 0) throw CompileError(where + " has a negative size");
-        type.shape.push_back(d.has_value ? Dim(d.value) : size_from_text(std::string(d.param), name, i));
+        // Some exporters write -1 for a size they do not know.
+        const bool known = d.has_value && d.value >= 0;
+        type.shape.push_back(known ? Dim(d.value) : size_from_text(d.has_value ? "" : std::string(d.param), name, i));
       }
     }
-    scope_->values[name] = level_->graph.add_input(name, std::move(type));
+    inputs_.emplace_back(std::move(name), std::move(type));
+  }
+
+  void add_inputs() {
+    std::map<std::string, Dim> fixed;
+    for (const auto& [name, type] : inputs_) {
+      for (size_t axis = 0; axis < type.shape.size(); ++axis) {
+        auto it = options_.input_sizes.find({name, static_cast<int64_t>(axis)});
+        const Dim& d = type.shape[axis];
+        if (it != options_.input_sizes.end() && d.is_symbol()) fixed.insert_or_assign(d.symbol_name(), it->second);
+      }
+    }
+    for (auto& [name, type] : inputs_) {
+      for (Dim& d : type.shape) d = d.substitute(fixed);
+      scope_->values[name] = level_->graph.add_input(name, std::move(type));
+    }
   }
 
   Dim size_from_text(const std::string& text, const std::string& input, size_t axis) {
@@ -421,6 +469,7 @@ class Importer : public Surroundings {
   Scope* scope_ = nullptr;
   int depth_ = 0;
   std::set<std::string> known_inputs_;
+  std::vector<std::pair<std::string, Type>> inputs_;
   std::vector<std::string> input_order_;  // of those that a call passes
   std::map<std::string, Dim> symbols_;    // by their text in the file
   std::set<std::string> symbol_names_;

@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "import/onnx/call.hpp"
+#include "import/onnx/control.hpp"
+#include "import/onnx/import.hpp"
 
 namespace cuvil::onnx {
 
@@ -32,7 +33,17 @@ void if_else(Call& c) {
     return c.around.make_region({}, captured,
                                 [&](Builder&, const std::vector<Value*>&) { return c.around.inline_graph(graph, {}); });
   };
-  BuiltRegion then = region_of(yes), otherwise = region_of(no);
+  BuiltRegion then, otherwise;
+  try {
+    then = region_of(yes);
+    otherwise = region_of(no);
+  } catch (const ValuesNeeded&) {
+    throw;
+  } catch (const CompileError& e) {
+    // A branch that is never taken may be wrong for these sizes.
+    c.around.need_value(c.input(0), e.what());
+    throw;
+  }
   const auto &left = then.graph->outputs(), &right = otherwise.graph->outputs();
   c.require(left.size() == right.size(), "the branches have different numbers of outputs");
   SymbolNames hidden = then.symbols;
@@ -41,6 +52,8 @@ void if_else(Call& c) {
   for (size_t i = 0; i < left.size(); ++i) {
     const Type &a = left[i].value->type, &b = right[i].value->type;
     if (a.dtype != b.dtype || a.rank() != b.rank()) {
+      c.around.need_value(c.input(0),
+                          "node '" + c.describe() + "': its condition decides the type of output " + std::to_string(i));
       c.fail("the branches give output " + std::to_string(i) + " different types, " + a.str() + " and " + b.str());
     }
     Type type = a;
@@ -53,15 +66,79 @@ void if_else(Call& c) {
   c.results = add_if(c.b, condition, captured, std::move(then), std::move(otherwise), types);
 }
 
-struct LoopParts {
-  Value *trips, *condition;
-  std::vector<Value*> initial;
-  std::optional<Dim> known_trips;  // when nothing ends the loop early
-};
+void loop(Call& c) {
+  const GraphProto graph = c.graph("body");
+  LoopParts parts;
+  Value* most = c.optional_input(0);
+  parts.trips = most ? scalar_of(c, most, DType::i64) : c.b.scalar_int(DType::i64, std::numeric_limits<int64_t>::max());
+  Value* condition = c.optional_input(1);
+  parts.condition = condition ? scalar_of(c, condition, DType::boolean) : c.b.scalar_int(DType::boolean, 1);
+  if (most) {
+    if (auto sizes = c.sizes_of(most); sizes && sizes->size() == 1) parts.known_trips = maximum(sizes->front(), 0);
+    if (const Tensor* t = constant_of(most)) parts.trips = c.b.scalar_int(DType::i64, t->get_int(0));
+  }
+  if (const Tensor* t = condition ? constant_of(condition) : nullptr) {
+    parts.condition = c.b.scalar_int(DType::boolean, t->get_int(0));
+  }
+  for (size_t i = 2; i < c.input_count(); ++i) parts.initial.push_back(c.input(i));
+  c.results = add_loop(c, parts, [&](Builder& b, const std::vector<Value*>& inputs) {
+    std::vector<Value*> outputs = c.around.inline_graph(graph, inputs);
+    outputs.at(0) = b.cast(b.reshape(outputs.at(0), {}), DType::boolean);
+    return outputs;
+  });
+}
 
-/// The loop whose body, from (trip, condition, carried…), gives (condition, carried…, rows…). Sizes of carried values
-/// that change from trip to trip become symbols.
-void add_loop(Call& c, const LoopParts& parts, const Surroundings::Fill& fill) {
+void scan(Call& c) {
+  const GraphProto graph = c.graph("body");
+  c.require(c.opset() >= 9, "the batched form of opset 8 is not supported; convert the model to opset 9 or later");
+  const int64_t scanned = c.integer("num_scan_inputs", 0);
+  const auto states = static_cast<int64_t>(c.input_count()) - scanned;
+  c.require(scanned >= 1 && states >= 0, "num_scan_inputs does not fit the number of inputs");
+  const auto stacked = static_cast<int64_t>(graph.outputs.size()) - states;
+  c.require(stacked >= 0, "the body has too few outputs");
+  auto list = [&](const char* name, int64_t count) {
+    std::vector<int64_t> values = c.ints(name, std::vector<int64_t>(static_cast<size_t>(count), 0));
+    c.require(static_cast<int64_t>(values.size()) == count, "a list of axes or directions has the wrong length");
+    return values;
+  };
+  const std::vector<int64_t> in_axes = list("scan_input_axes", scanned),
+                             in_reverse = list("scan_input_directions", scanned);
+  const std::vector<int64_t> out_axes = list("scan_output_axes", stacked);
+  const std::vector<int64_t> out_reverse = list("scan_output_directions", stacked);
+  std::vector<Value*> sequences, initial;
+  std::vector<int> axes;
+  for (int64_t i = 0; i < scanned; ++i) {
+    Value* x = c.input(static_cast<size_t>(states + i));
+    sequences.push_back(x);
+    axes.push_back(static_cast<int>(c.wrap_axis(in_axes[static_cast<size_t>(i)], x->type.rank())));
+  }
+  const Dim length = sequences[0]->type.shape[static_cast<size_t>(axes[0])];
+  for (int64_t i = 0; i < states; ++i) initial.push_back(c.input(static_cast<size_t>(i)));
+  c.results = add_loop(c, loop_over(c, length, initial), [&](Builder& b, const std::vector<Value*>& inputs) {
+    std::vector<Value*> arguments(inputs.begin() + 2, inputs.end());
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      Value* at = inputs[0];
+      if (in_reverse[i]) at = b.sub(b.dim_value(length - 1), at);
+      arguments.push_back(b.gather(c.around.capture(sequences[i]), at, axes[i]));
+    }
+    std::vector<Value*> outputs = c.around.inline_graph(graph, arguments);
+    outputs.insert(outputs.begin(), b.scalar_int(DType::boolean, 1));
+    return outputs;
+  });
+  for (int64_t i = 0; i < stacked; ++i) {
+    Value*& v = c.results[static_cast<size_t>(states + i)];
+    if (out_reverse[static_cast<size_t>(i)]) v = c.b.slice_axis(v, 0, length - 1, -1, -1);
+    const int64_t rank = v->type.rank(), axis = c.wrap_axis(out_axes[static_cast<size_t>(i)], rank);
+    std::vector<int64_t> perm;
+    for (int64_t k = 1; k < rank; ++k) perm.push_back(k);
+    perm.insert(perm.begin() + axis, 0);
+    v = c.b.transpose(v, perm);
+  }
+}
+
+}  // namespace
+
+std::vector<Value*> add_loop(Call& c, const LoopParts& parts, const Surroundings::Fill& fill) {
   const size_t carried = parts.initial.size();
   std::vector<Type> types = {{DType::i64, {}}, {DType::boolean, {}}};
   for (const Value* v : parts.initial) types.push_back(v->type);
@@ -102,84 +179,12 @@ void add_loop(Call& c, const LoopParts& parts, const Surroundings::Fill& fill) {
     results.push_back(std::move(row));
   }
   for (Type& type : results) hide(c, type.shape, hidden);
-  c.results = cuvil::add_loop(c.b, parts.trips, parts.condition, parts.initial, captured, std::move(body), results);
+  return cuvil::add_loop(c.b, parts.trips, parts.condition, parts.initial, captured, std::move(body), results);
 }
 
-void loop(Call& c) {
-  const GraphProto graph = c.graph("body");
-  LoopParts parts;
-  Value* most = c.optional_input(0);
-  parts.trips = most ? scalar_of(c, most, DType::i64) : c.b.scalar_int(DType::i64, std::numeric_limits<int64_t>::max());
-  Value* condition = c.optional_input(1);
-  parts.condition = condition ? scalar_of(c, condition, DType::boolean) : c.b.scalar_int(DType::boolean, 1);
-  if (most) {
-    if (auto sizes = c.sizes_of(most); sizes && sizes->size() == 1) parts.known_trips = maximum(sizes->front(), 0);
-    if (const Tensor* t = constant_of(most)) parts.trips = c.b.scalar_int(DType::i64, t->get_int(0));
-  }
-  if (const Tensor* t = condition ? constant_of(condition) : nullptr) {
-    parts.condition = c.b.scalar_int(DType::boolean, t->get_int(0));
-  }
-  for (size_t i = 2; i < c.input_count(); ++i) parts.initial.push_back(c.input(i));
-  add_loop(c, parts, [&](Builder& b, const std::vector<Value*>& inputs) {
-    std::vector<Value*> outputs = c.around.inline_graph(graph, inputs);
-    outputs.at(0) = b.cast(b.reshape(outputs.at(0), {}), DType::boolean);
-    return outputs;
-  });
+LoopParts loop_over(Call& c, const Dim& count, std::vector<Value*> initial) {
+  return {c.b.dim_value(count), c.b.scalar_int(DType::boolean, 1), std::move(initial), count};
 }
-
-void scan(Call& c) {
-  const GraphProto graph = c.graph("body");
-  c.require(c.opset() >= 9, "the batched form of opset 8 is not supported; convert the model to opset 9 or later");
-  const int64_t scanned = c.integer("num_scan_inputs", 0);
-  const auto states = static_cast<int64_t>(c.input_count()) - scanned;
-  c.require(scanned >= 1 && states >= 0, "num_scan_inputs does not fit the number of inputs");
-  const auto stacked = static_cast<int64_t>(graph.outputs.size()) - states;
-  c.require(stacked >= 0, "the body has too few outputs");
-  auto list = [&](const char* name, int64_t count) {
-    std::vector<int64_t> values = c.ints(name, std::vector<int64_t>(static_cast<size_t>(count), 0));
-    c.require(static_cast<int64_t>(values.size()) == count, "a list of axes or directions has the wrong length");
-    return values;
-  };
-  const std::vector<int64_t> in_axes = list("scan_input_axes", scanned),
-                             in_reverse = list("scan_input_directions", scanned);
-  const std::vector<int64_t> out_axes = list("scan_output_axes", stacked);
-  const std::vector<int64_t> out_reverse = list("scan_output_directions", stacked);
-  LoopParts parts;
-  std::vector<Value*> sequences;
-  std::vector<int> axes;
-  for (int64_t i = 0; i < scanned; ++i) {
-    Value* x = c.input(static_cast<size_t>(states + i));
-    sequences.push_back(x);
-    axes.push_back(static_cast<int>(c.wrap_axis(in_axes[static_cast<size_t>(i)], x->type.rank())));
-  }
-  const Dim length = sequences[0]->type.shape[static_cast<size_t>(axes[0])];
-  parts.trips = c.b.dim_value(length);
-  parts.condition = c.b.scalar_int(DType::boolean, 1);
-  parts.known_trips = length;
-  for (int64_t i = 0; i < states; ++i) parts.initial.push_back(c.input(static_cast<size_t>(i)));
-  add_loop(c, parts, [&](Builder& b, const std::vector<Value*>& inputs) {
-    std::vector<Value*> arguments(inputs.begin() + 2, inputs.end());
-    for (size_t i = 0; i < sequences.size(); ++i) {
-      Value* at = inputs[0];
-      if (in_reverse[i]) at = b.sub(b.dim_value(length - 1), at);
-      arguments.push_back(b.gather(c.around.capture(sequences[i]), at, axes[i]));
-    }
-    std::vector<Value*> outputs = c.around.inline_graph(graph, arguments);
-    outputs.insert(outputs.begin(), b.scalar_int(DType::boolean, 1));
-    return outputs;
-  });
-  for (int64_t i = 0; i < stacked; ++i) {
-    Value*& v = c.results[static_cast<size_t>(states + i)];
-    if (out_reverse[static_cast<size_t>(i)]) v = c.b.slice_axis(v, 0, length - 1, -1, -1);
-    const int64_t rank = v->type.rank(), axis = c.wrap_axis(out_axes[static_cast<size_t>(i)], rank);
-    std::vector<int64_t> perm;
-    for (int64_t k = 1; k < rank; ++k) perm.push_back(k);
-    perm.insert(perm.begin() + axis, 0);
-    v = c.b.transpose(v, perm);
-  }
-}
-
-}  // namespace
 
 std::vector<Row> control_rows() {
   return {{"If", if_else}, {"Loop", loop}, {"Scan", scan}};

@@ -1,4 +1,5 @@
 // Convolutions, products, normalisation, pooling.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -96,7 +97,6 @@ Value* widen(Call& c, Value* v) {
 
 void batch_normalization(Call& c) {
   Value* x = c.input(0);
-  if (c.integer("training_mode", 0)) c.fail("training mode is not supported");
   if (!c.integer("spatial", 1)) c.fail("statistics per element (spatial = 0) are not supported");
   Value* wide = widen(c, x);
   Value* parts[4];
@@ -105,8 +105,26 @@ void batch_normalization(Call& c) {
     c.require(parts[i]->type.rank() == 1 && x->type.rank() >= 2,
               "needs one number per channel, and channels on axis 1");
   }
-  Value* y = c.b.batch_norm(wide, parts[0], parts[1], parts[2], parts[3], c.real("epsilon", 1e-5));
+  const bool training = c.integer("training_mode", 0) != 0;
+  Value *mean = parts[2], *variance = parts[3];
+  if (training) {
+    std::vector<int64_t> axes = {0};
+    for (int64_t i = 2; i < x->type.rank(); ++i) axes.push_back(i);
+    Value* centre = c.b.mean(wide, axes, true);
+    Value* deviation = c.b.sub(wide, centre);
+    mean = c.b.squeeze(centre, axes);
+    variance = c.b.mean(c.b.mul(deviation, deviation), axes, false);
+  }
+  Value* y = c.b.batch_norm(wide, parts[0], parts[1], mean, variance, c.real("epsilon", 1e-5));
   c.set(c.b.cast(y, x->type.dtype));
+  if (!training) return;
+  const double keep = c.real("momentum", 0.9);
+  auto running = [&](size_t i, Value* now) {
+    Value* old = c.b.binary(Fn::Mul, parts[i - 1], keep);
+    c.set(c.b.cast(c.b.add(old, c.b.binary(Fn::Mul, now, 1 - keep)), c.input(i)->type.dtype));
+  };
+  running(3, mean);
+  running(4, variance);
 }
 
 // (Y, Mean, InvStdDev); the statistics are in f32 for half types.
@@ -163,18 +181,33 @@ void group_normalization(Call& c) {
   c.set(c.b.group_norm(x, groups, scale, bias, c.real("epsilon", 1e-5)));
 }
 
+// Positions of the largest elements in the whole input, counted along rows or, with storage_order, along columns.
+Value* pool_indices(Call& c, Value* x, const Value* y, const Window& w) {
+  Builder& b = c.b;
+  std::vector<Value*> at = b.max_pool_positions(x, y, w.size, w.strides, w.pads, w.dilations);
+  std::vector<Dim> sizes(x->type.shape.begin() + 2, x->type.shape.end());
+  if (c.integer("storage_order", 0)) {
+    std::reverse(at.begin(), at.end());
+    std::reverse(sizes.begin(), sizes.end());
+  }
+  const Shape& shape = y->type.shape;
+  Value* index = b.add(b.mul(b.iota(shape, 0, DType::i64), b.dim_value(shape[1])), b.iota(shape, 1, DType::i64));
+  for (size_t i = 0; i < at.size(); ++i) index = b.add(b.mul(index, b.dim_value(sizes[i])), at[i]);
+  return index;
+}
+
 template <bool average>
 void pool(Call& c) {
   Value* x = c.input(0);
-  if (!average && c.node().outputs.size() > 1 && !c.node().outputs[1].empty())
-    c.fail("the indices of max pooling are not supported yet");
   Window w = window_of(c, x, c.ints("kernel_shape"));
   bool ceil_mode = c.integer("ceil_mode", 0);
   if (average) {
     bool whole = c.integer("count_include_pad", 0) != 0;
     c.set(c.b.avg_pool(x, w.size, w.strides, w.pads, ceil_mode, whole, 0, w.dilations));
   } else {
-    c.set(c.b.max_pool(x, w.size, w.strides, w.pads, w.dilations, ceil_mode));
+    Value* y = c.b.max_pool(x, w.size, w.strides, w.pads, w.dilations, ceil_mode);
+    c.set(y);
+    if (c.node().outputs.size() > 1 && !c.node().outputs[1].empty()) c.set(pool_indices(c, x, y, w));
   }
 }
 

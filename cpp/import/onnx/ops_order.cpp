@@ -83,16 +83,6 @@ void top_k(Call& c) {
   c.set(top.indices);
 }
 
-// Positions of the elements of a boolean vector that are true; their number is found at run time.
-Value* positions_of_true(Call& c, Value* mask) {
-  Value* count = c.b.reduce(ReduceFn::Sum, c.b.cast(mask, DType::i64), {0}, true);
-  fold_if_constant(c, count);
-  std::optional<std::vector<Dim>> known = c.sizes_of(count);
-  const Dim n = known ? known->front() : c.run_time_sizes(count, 0).front();
-  // Sorting is stable, so those that are true come first and in order.
-  return c.b.sort_indices(c.b.cast(mask, DType::u8), 0, n, true);
-}
-
 void compress(Call& c) {
   Value* x = c.input(0);
   Value* condition = c.input(1);
@@ -172,6 +162,15 @@ void unique(Call& c) {
 }
 
 }  // namespace
+
+Value* positions_of_true(Call& c, Value* mask) {
+  Value* count = c.b.reduce(ReduceFn::Sum, c.b.cast(mask, DType::i64), {0}, true);
+  fold_if_constant(c, count);
+  std::optional<std::vector<Dim>> known = c.sizes_of(count);
+  const Dim n = known ? known->front() : c.run_time_sizes(count, 0).front();
+  // Sorting is stable, so those that are true come first and in order.
+  return c.b.sort_indices(c.b.cast(mask, DType::u8), 0, n, true);
+}
 
 std::vector<Row> order_rows() {
   return {

@@ -66,25 +66,6 @@ void identity(Call& c) {
   c.set(c.input(0));
 }
 
-void dropout(Call& c) {
-  Value* x = c.input(0);
-  if (c.optional_input(2)) {
-    const Tensor* training = constant_of(c.input(2));
-    if (!training || training->num_elements() != 1 || training->get_int(0) != 0)
-      c.fail("training mode is not supported");
-  }
-  c.set(x);
-  DType mask = c.opset() < 10 ? x->type.dtype : DType::boolean;
-  if (c.node().outputs.size() > 1) c.set(c.b.broadcast(c.number(mask, 1), x->type.shape));
-}
-
-void cast(Call& c) {
-  c.set(c.b.cast(c.input(0), dtype_of(c.integer("to", 1), c.describe())));
-}
-void cast_like(Call& c) {
-  c.set(c.b.cast(c.input(0), c.input(1)->type.dtype));
-}
-
 void relu(Call& c) {
   c.set(c.b.binary(Fn::Max, c.input(0), c.zero(c.input(0)->type.dtype)));
 }
@@ -252,15 +233,12 @@ std::vector<Row> pointwise_rows() {
       {"BitwiseNot", unary<Fn::Not>},
       {"BitwiseOr", binary<Fn::Or>},
       {"BitwiseXor", binary<Fn::Xor>},
-      {"Cast", cast},
-      {"CastLike", cast_like},
       {"Ceil", unary<Fn::Ceil>},
       {"Celu", celu},
       {"Clip", clip},
       {"Cos", unary<Fn::Cos>},
       {"Cosh", cosh},
       {"Div", binary<Fn::Div>},
-      {"Dropout", dropout},
       {"Elu", elu},
       {"Equal", binary<Fn::Eq>},
       {"Erf", unary<Fn::Erf>},

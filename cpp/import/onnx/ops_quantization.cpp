@@ -2,6 +2,7 @@
 // and never saturate, results are rounded to nearest, ties to even, and saturate once.
 #include "import/onnx/call.hpp"
 #include "import/onnx/window.hpp"
+#include "ir/narrow.hpp"
 
 namespace cuvil::onnx {
 
@@ -22,6 +23,8 @@ Range range_of(Call& c, DType t) {
     case DType::i16:
       return {-32768, 32767};
     default:
+      if (is_narrow(t) && narrow_format(t).is_integer())
+        return {static_cast<double>(narrow_format(t).low()), static_cast<double>(narrow_format(t).high())};
       c.fail("quantised values of type " + std::string(name_of(t)) + " are not supported");
   }
 }
@@ -49,8 +52,12 @@ Value* spread(Call& c, Value* v, const Shape& shape, int64_t axis_attribute, int
   return c.b.reshape(v, wide);
 }
 
+bool is_narrow_float(DType t) {
+  return is_narrow(t) && !narrow_format(t).is_integer();
+}
+
 Value* widened(Call& c, Value* v) {
-  return c.b.cast(v, DType::i32);
+  return c.b.cast(v, is_narrow_float(v->type.dtype) ? DType::f32 : DType::i32);
 }
 
 // x - zero_point in 32 bits; the zero point may be missing.
@@ -62,8 +69,14 @@ Value* centred(Call& c, Value* x, Value* zero_point) {
   return c.b.sub(wide, widened(c, zero_point));
 }
 
-// round(x) + zero_point, saturated to the type.
+// x + zero_point as a narrow float; of integers, round(x) + zero_point, saturated to the type.
 Value* saturated(Call& c, Value* x, Value* zero_point, DType type) {
+  if (is_narrow_float(type)) {
+    const Tensor* zero = zero_point ? constant_of(zero_point) : nullptr;
+    const bool adds = zero_point && !(zero && zero->num_elements() == 1 && zero->get_int(0) == 0);
+    if (adds) x = c.b.add(x, c.b.cast(zero_point, x->type.dtype));
+    return encode_narrow(c.b, x, type, {c.integer("saturate", 1) != 0, ScaleRounding::Nearest});
+  }
   Range range = range_of(c, type);
   Value* y = c.b.unary(Fn::Round, x);
   if (zero_point) y = c.b.add(y, c.b.cast(zero_point, y->type.dtype));
@@ -79,11 +92,14 @@ void dequantize_linear(Call& c) {
   if (zero && zero->type.dtype != x->type.dtype) c.fail("the zero point must have the input's type");
   scale = spread(c, scale, x->type.shape, axis, block);
   if (zero) zero = spread(c, zero, x->type.shape, axis, block);
+  const int64_t wanted = c.integer("output_dtype", 0);
+  if (is_narrow(scale->type.dtype)) {
+    if (wanted == 0) c.fail("a scale of type " + std::string(name_of(scale->type.dtype)) + " needs output_dtype");
+    scale = c.b.cast(scale, DType::f32);
+  }
   Value* y = c.b.cast(centred(c, x, zero), scale->type.dtype);
   y = c.b.mul(y, scale);
-  if (const AttributeProto* out = c.attribute("output_dtype"); out && c.integer("output_dtype", 0) != 0)
-    y = c.b.cast(y, dtype_of(c.integer("output_dtype", 0), c.describe()));
-  c.set(y);
+  c.set(wanted != 0 ? c.b.cast(y, dtype_of(wanted, c.describe())) : y);
 }
 
 void quantize_linear(Call& c) {
@@ -96,14 +112,15 @@ void quantize_linear(Call& c) {
     if (zero && dtype_of(wanted, c.describe()) != type) c.fail("output_dtype is not the zero point's type");
     type = dtype_of(wanted, c.describe());
   }
-  range_of(c, type);
-  if (!is_float(x->type.dtype)) x = c.b.cast(x, scale->type.dtype);
-  // Narrow types are divided in f32, as the sum with the zero point needs.
-  DType arithmetic = x->type.dtype == DType::f64 ? DType::f64 : DType::f32;
-  x = c.b.cast(x, arithmetic);
-  scale = c.b.cast(spread(c, scale, x->type.shape, axis, block), arithmetic);
+  if (!is_narrow_float(type)) range_of(c, type);
+  DType precision = is_float(scale->type.dtype) ? scale->type.dtype : DType::f32;
+  if (int64_t wanted = c.integer("precision", 0); wanted != 0) precision = dtype_of(wanted, c.describe());
+  if (!is_float(precision)) c.fail("precision must be a type of floats that it can divide in");
+  scale = spread(c, scale, x->type.shape, axis, block);
   if (zero) zero = spread(c, zero, x->type.shape, axis, block);
-  c.set(saturated(c, c.b.div(x, scale), zero, type));
+  Value* y = c.b.div(c.b.cast(x, precision), c.b.cast(scale, precision));
+  // The sum with the zero point needs more than half types have.
+  c.set(saturated(c, c.b.cast(y, precision == DType::f64 ? DType::f64 : DType::f32), zero, type));
 }
 
 // To u8 by the range of x: y, scale, zero point.

@@ -5,6 +5,7 @@
 
 #include "import/onnx/model.hpp"
 #include "import/onnx/wire.hpp"
+#include "ir/narrow.hpp"
 #include "support/error.hpp"
 #include "support/mapped_file.hpp"
 
@@ -38,6 +39,30 @@ DType dtype_of(int64_t type, const std::string& where) {
       return DType::u64;
     case 16:
       return DType::bf16;
+    case 17:
+      return DType::f8e4m3fn;
+    case 18:
+      return DType::f8e4m3fnuz;
+    case 19:
+      return DType::f8e5m2;
+    case 20:
+      return DType::f8e5m2fnuz;
+    case 21:
+      return DType::u4;
+    case 22:
+      return DType::i4;
+    case 23:
+      return DType::f4e2m1fn;
+    case 24:
+      return DType::f8e8m0fnu;
+    case 25:
+      return DType::u2;
+    case 26:
+      return DType::i2;
+    case 27:
+      return DType::f6e2m3fn;
+    case 28:
+      return DType::f6e3m2fn;
     default:
       throw CompileError(where + ": element type " + std::to_string(type) + " is not supported");
   }
@@ -92,6 +117,30 @@ void fill(Tensor& t, const std::vector<int64_t>& ints) {
       t.set_int(static_cast<int64_t>(i), ints[i]);
     }
   }
+}
+
+int bits_of(DType t) {
+  return is_narrow(t) ? narrow_format(t).bits : static_cast<int>(size_of(t)) * 8;
+}
+
+// Elements of less than 8 bits follow one another from the lowest bit of each byte on.
+Tensor unpacked(DType dtype, const std::vector<int64_t>& dims, std::string_view packed) {
+  Tensor t(dtype, dims);
+  const int bits = bits_of(dtype);
+  const auto mask = static_cast<unsigned>((1 << bits) - 1);
+  size_t next = 0;
+  unsigned held = 0;
+  int count = 0;
+  for (int64_t i = 0; i < t.num_elements(); ++i) {
+    if (count < bits) {
+      held |= static_cast<unsigned>(static_cast<uint8_t>(packed[next++])) << count;
+      count += 8;
+    }
+    t.mutable_as<uint8_t>()[i] = static_cast<uint8_t>(held & mask);
+    held >>= bits;
+    count -= bits;
+  }
+  return t;
 }
 
 }  // namespace
@@ -160,7 +209,8 @@ NamedTensor read_tensor(std::string_view message, const Source& source) {
       throw CompileError(where + ": its shape is not valid");
     }
   }
-  auto bytes = static_cast<size_t>(elements) * size_of(dtype);
+  const int bits = bits_of(dtype);
+  const auto bytes = static_cast<size_t>((elements * bits + 7) / 8);
   std::shared_ptr<const void> owner = source.owner;
   if (external) {
     for (const auto& [key, value] : entries) {
@@ -183,6 +233,10 @@ NamedTensor read_tensor(std::string_view message, const Source& source) {
       throw CompileError(where + ": has " + std::to_string(raw.size()) + " bytes of data where its shape needs " +
                          std::to_string(bytes));
     }
+    if (bits < 8) {
+      result.tensor = unpacked(dtype, dims, raw);
+      return result;
+    }
     bool aligned = reinterpret_cast<uintptr_t>(raw.data()) % size_of(dtype) == 0;
     if (owner && aligned && bytes > 0) {
       result.tensor = Tensor(dtype, dims, raw.data(), owner);
@@ -190,6 +244,16 @@ NamedTensor read_tensor(std::string_view message, const Source& source) {
       result.tensor = Tensor(dtype, dims);
       if (bytes) std::memcpy(result.tensor.mutable_data(), raw.data(), bytes);
     }
+    return result;
+  }
+  // Narrow elements are packed in int32_data too, a byte in each of its numbers.
+  if (is_narrow(dtype) && bits < 8) {
+    std::string packed(ints.begin(), ints.end());
+    if (packed.size() != bytes) {
+      throw CompileError(where + ": has " + std::to_string(packed.size()) + " numbers where its shape needs " +
+                         std::to_string(bytes));
+    }
+    result.tensor = unpacked(dtype, dims, packed);
     return result;
   }
   size_t given = dtype == DType::f32 ? floats.size() : dtype == DType::f64 ? doubles.size() : ints.size();

@@ -48,7 +48,20 @@ typedef enum cuvil_dtype {
   CUVIL_F16 = 9,
   CUVIL_BF16 = 10,
   CUVIL_F32 = 11,
-  CUVIL_F64 = 12
+  CUVIL_F64 = 12,
+  /* One element a byte, in its lowest bits. */
+  CUVIL_F8E4M3FN = 13,
+  CUVIL_F8E4M3FNUZ = 14,
+  CUVIL_F8E5M2 = 15,
+  CUVIL_F8E5M2FNUZ = 16,
+  CUVIL_F8E8M0FNU = 17,
+  CUVIL_F6E2M3FN = 18,
+  CUVIL_F6E3M2FN = 19,
+  CUVIL_F4E2M1FN = 20,
+  CUVIL_U4 = 21,
+  CUVIL_I4 = 22,
+  CUVIL_U2 = 23,
+  CUVIL_I2 = 24
 } cuvil_dtype;
 
 typedef struct cuvil_model cuvil_model;
