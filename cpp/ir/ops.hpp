@@ -61,7 +61,8 @@ enum class OpKind : uint8_t {
     "gives condition, carried, rows, until the condition fails. A token: carried values, then stacks of the rows")     \
   X(Result, "result", Host, 1, 1, "index:int dtype:dtype shape:dims", "one of the results of an if or loop")           \
   X(Sizes, "sizes", Host, 1, 1, "dims:dims", "makes the elements of an i64 vector the values of new symbols; a token") \
-  X(CheckEqual, "check_equal", Host, 0, 0, "lhs:dims rhs:dims", "fails at run time unless lhs = rhs; a token")
+  X(CheckEqual, "check_equal", Host, 0, 0, "lhs:dims rhs:dims message:string?",                                        \
+    "fails at run time, with the message, unless lhs = rhs; a token")
 
 enum class Op : uint8_t {
 #define X(name, text, kind, lo, hi, attrs, doc) name,

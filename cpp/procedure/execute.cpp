@@ -162,6 +162,7 @@ class Frame {
     for (size_t i = 0; i < instruction.sizes.size(); ++i) {
       const Dim &l = instruction.sizes[i], &r = instruction.right_sides[i];
       if (value_of(l) == value_of(r)) continue;
+      if (!instruction.message.empty()) throw RunError(instruction.message);
       fail(instruction, "sizes that must be equal differ: " + std::to_string(value_of(l)) + " and " +
                             std::to_string(value_of(r)) + " (" + l.str() + " and " + r.str() + ")");
     }

@@ -264,6 +264,7 @@ class Partition {
         instruction.kind = Instruction::Kind::CheckEqual;
         instruction.sizes = node.dims("lhs");
         instruction.right_sides = node.dims("rhs");
+        if (node.attributes.count("message")) instruction.message = node.get<std::string>("message");
     }
     procedure_.code.push_back(std::move(instruction));
   }

@@ -27,6 +27,7 @@ struct Instruction {
   int64_t carried = 0;                                    // Loop
   std::vector<int> last_uses;                             // slots to empty after it
   std::string source;
+  std::string message;  // CheckEqual: to fail with; empty: one that names the sizes
 };
 
 struct Procedure {

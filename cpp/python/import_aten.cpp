@@ -60,7 +60,7 @@ std::shared_ptr<const void> keep_alive(py::object object, const void* data) {
           }};
 }
 
-Graph import_aten(const py::dict& d) {
+aten::ExportedGraph graph_from(const py::dict& d) {
   aten::ExportedGraph g;
   for (py::handle h : d["symbols"].cast<py::list>()) {
     auto [name, min, max] = h.cast<std::tuple<std::string, int64_t, int64_t>>();
@@ -78,7 +78,7 @@ Graph import_aten(const py::dict& d) {
     g.weights.push_back({t[0].cast<std::string>(), std::move(tensor)});
   }
   for (py::handle h : d["nodes"].cast<py::list>()) {
-    auto t = h.cast<py::tuple>();  // name, target, source, args, kwargs, outputs
+    auto t = h.cast<py::tuple>();  // name, target, source, args, kwargs, outputs, regions
     aten::Node node;
     node.name = t[0].cast<std::string>();
     node.target = t[1].cast<std::string>();
@@ -86,9 +86,19 @@ Graph import_aten(const py::dict& d) {
     for (py::handle a : t[3].cast<py::list>()) node.args.push_back(argument_from(a));
     for (auto [key, a] : t[4].cast<py::dict>()) node.kwargs.emplace(key.cast<std::string>(), argument_from(a));
     for (py::handle m : t[5].cast<py::list>()) node.outputs.push_back(meta_from(m));
+    if (t.size() > 6) {
+      for (py::handle r : t[6].cast<py::list>()) {
+        node.regions.push_back(std::make_shared<const aten::ExportedGraph>(graph_from(r.cast<py::dict>())));
+      }
+    }
     g.nodes.push_back(std::move(node));
   }
   g.outputs = d["outputs"].cast<std::vector<std::pair<std::string, std::string>>>();
+  return g;
+}
+
+Graph import_aten(const py::dict& d) {
+  const aten::ExportedGraph g = graph_from(d);
   py::gil_scoped_release nogil;
   return aten::import_graph(g);
 }

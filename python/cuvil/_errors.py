@@ -19,6 +19,14 @@ class ValuesNeeded(CompileError):
         self.all_inputs = all_inputs
 
 
+class ExportError(CompileError):
+    """torch.export cannot take the model."""
+
+
+class ModelRaises(CompileError):  # noqa: N818
+    """The model raises an exception for arguments of this structure."""
+
+
 class InternalError(Exception):
     """Cuvil is at fault. Please report it, with the message."""
 

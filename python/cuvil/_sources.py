@@ -136,6 +136,7 @@ class FunctionSource(Source):
         self._specs = specs or []
         self._names = [spec.name for spec in self._specs]
         self._imported: Any = None
+        self._finish = model.finish if type(model).__name__ == "ScriptProgram" else None
         self._tree: Any = None
         if args is None:
             self._args = tuple(self._example(spec) for spec in self._specs)
@@ -253,7 +254,8 @@ class FunctionSource(Source):
         count = sum(kind == "tensor" for kind, _ in imported.output_leaves)
         tensors = result if count != 1 else (result,)
         leaves = [tensors[value] if kind == "tensor" else value for kind, value in imported.output_leaves]
-        return self._tree.tree_unflatten(leaves, imported.out_spec)
+        result = self._tree.tree_unflatten(leaves, imported.out_spec)
+        return self._finish(result) if self._finish is not None else result
 
 
 def _enlarged(tensor: Any, axis: int) -> Any:

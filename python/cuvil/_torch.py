@@ -14,10 +14,12 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Seq
 
 import torch
 
+from cuvil import _torch_regions
 from cuvil import cuvil_native as _native
-from cuvil._errors import CompileError
+from cuvil._errors import CompileError, ExportError
 
 _MAX_SIZE = 2**63 - 1
+_ITEM = {"aten.item.default", "aten._local_scalar_dense.default"}
 
 
 @dataclass
@@ -103,8 +105,10 @@ def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_s
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError(
-            f"torch.export cannot export {type(model).__name__}: {error}\n"
+        raise ExportError(
+            f"PyTorch cannot trace the TorchScript model: {error}"
+            if type(model).__name__ == "ScriptProgram"
+            else f"torch.export cannot export {type(model).__name__}: {error}\n"
             "Make the model exportable (no data-dependent Python control flow), or pass an ExportedProgram."
         ) from error
     finally:
@@ -144,31 +148,30 @@ class _Extractor:
     def __init__(self, program: Any) -> None:
         self.program = program
         self.signature = program.graph_signature
-        self.module_source: Dict[str, str] = {}
+        self.names: Dict[Any, str] = {}
+        """Names of nodes that differ from their own: those of graphs that are put into others."""
+        self.symbols: Dict[Any, Any] = {}
+        """The same for symbols."""
+        self._run_time = self._run_time_ranges()
 
     def run(self, input_names: Sequence[str]) -> ImportedModel:
         self._reject_mutation()
         kinds = {spec.arg.name: spec for spec in self.signature.input_specs if hasattr(spec.arg, "name")}
         inputs: List[Any] = []
         weights: List[Any] = []
-        nodes: List[Any] = []
-        outputs: List[Any] = []
-        output_leaves: List[Tuple[str, Any]] = []
         names = {}
         for node in self.program.graph.nodes:
-            if node.op == "placeholder":
-                spec = kinds.get(node.name)
-                kind = spec.kind.name if spec is not None else "USER_INPUT"
-                if kind == "USER_INPUT":
-                    names[node.name] = node
-                elif spec is not None and kind in {"PARAMETER", "BUFFER", "CONSTANT_TENSOR"}:
-                    weights.append(self._weight(node.name, self._stored(spec.target)))
-            elif node.op == "get_attr":
-                weights.append(self._weight(node.name, _attribute(self.program.graph_module, node.target)))
-            elif node.op == "call_function":
-                nodes.append(self._node(node))
-            elif node.op == "output":
-                outputs, output_leaves = self._outputs(node)
+            if node.op != "placeholder":
+                continue
+            spec = kinds.get(node.name)
+            kind = spec.kind.name if spec is not None else "USER_INPUT"
+            if kind == "USER_INPUT":
+                names[node.name] = node
+            elif spec is not None and kind in {"PARAMETER", "BUFFER", "CONSTANT_TENSOR"}:
+                weights.append(self._weight(node.name, self._stored(spec.target)))
+        body = self.body(self.program.graph_module)
+        weights += body["weights"]
+        outputs, output_leaves = self._outputs(next(iter(reversed(self.program.graph.nodes))))
         tensor_positions: List[int] = []
         constants: List[Tuple[int, Any]] = []
         user_inputs = [spec for spec in self.signature.input_specs if spec.kind.name == "USER_INPUT"]
@@ -178,7 +181,7 @@ class _Extractor:
             meta = names[name].meta.get("val") if name in names else None
             if isinstance(meta, torch.Tensor):
                 tensor_positions.append(position)
-                inputs.append((name, self._meta(meta), name))
+                inputs.append((name, self.meta(meta), name))
             elif isinstance(meta, (torch.SymInt, torch.SymFloat)):
                 raise CompileError(f"input '{name}' is a number that varies; pass it as a tensor")
             else:
@@ -190,7 +193,7 @@ class _Extractor:
                 "symbols": self._symbols(),
                 "inputs": inputs,
                 "weights": weights,
-                "nodes": nodes,
+                "nodes": body["nodes"],
                 "outputs": outputs,
             }
         )
@@ -229,29 +232,121 @@ class _Extractor:
         return name, tensor.data_ptr(), _dtype(tensor.dtype), list(tensor.shape), tensor
 
     def _symbols(self) -> List[Tuple[str, int, int]]:
-        symbols = []
+        symbols = {}
         for symbol, bounds in self.program.range_constraints.items():
             low, high = _bound(bounds.lower, 0), _bound(bounds.upper, _MAX_SIZE)
             # PyTorch assumes sizes of 2 and more while it traces; the graph itself holds for 0 and 1 too.
-            symbols.append((str(symbol), 0 if low <= 2 else low, high))
-        return symbols
+            symbols[str(symbol)] = (0 if low <= 2 else low, high)
+        for symbol, bounds in self._run_time.items():
+            symbols[str(symbol)] = (_bound(bounds.lower, -_MAX_SIZE // 4), _bound(bounds.upper, _MAX_SIZE))
+        return [(name, low, high) for name, (low, high) in symbols.items()]
 
-    def _meta(self, value: Any) -> Any:
+    def _run_time_ranges(self) -> Dict[Any, Any]:
+        """Bounds of the symbols whose values are found when the model runs."""
+        from torch.fx.experimental.symbolic_shapes import symbol_is_type
+        from torch.utils._sympy.symbol import SymT
+
+        for node in self.program.graph.nodes:
+            mode = getattr(node.meta.get("val"), "fake_mode", None)
+            if mode is not None and mode.shape_env is not None:
+                ranges = mode.shape_env.var_to_range
+                return {s: r for s, r in dict(ranges).items() if symbol_is_type(s, SymT.UNBACKED_INT)}
+        return {}
+
+    def meta(self, value: Any) -> Any:
         """(dtype, sizes) of a tensor; None for what is not one."""
         if not isinstance(value, torch.Tensor):
             return None
-        return _dtype(value.dtype), [_size(size) for size in value.shape]
+        return _dtype(value.dtype), [self.size_text(size) for size in value.shape]
+
+    def body(self, module: Any) -> Dict[str, List[Any]]:
+        """Weights and nodes of a graph, without its inputs and outputs."""
+        weights: List[Any] = []
+        nodes: List[Any] = []
+        for node in module.graph.nodes:
+            if node.op == "get_attr":
+                value = _attribute(module, node.target)
+                if isinstance(value, torch.Tensor):
+                    weights.append(self._weight(self.name(node), value))
+            elif node.op == "call_function":
+                nodes += self._nodes(node)
+        return {"weights": weights, "nodes": nodes}
+
+    def renamed_symbol(self, symbol: Any, name: str) -> Any:
+        """Another symbol with the same bounds."""
+        other = type(symbol)(name, integer=True)
+        if symbol in self._run_time:
+            self._run_time[other] = self._run_time[symbol]
+        return other
+
+    def size_text(self, size: Any) -> str:
+        """A size as text that the engine parses."""
+        if isinstance(size, int):
+            return str(size)
+        return expression_text(size.node.expr.xreplace(self.symbols))
+
+    def name(self, node: Any) -> str:
+        return str(self.names.get(node, node.name))
+
+    def _nodes(self, node: Any) -> List[Any]:
+        """What the engine is given for a node: most often one node."""
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and _torch_regions.takes(node):
+            return _torch_regions.control_flow(self, node)
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymFloat) and str(node.target) in _ITEM:
+            self.names[node] = self.name(node.args[0])  # operators take the tensor in place of the number
+            return []
+        if isinstance(value, (torch.SymInt, torch.SymBool)) and str(node.target) in _ITEM:
+            return [self.sizes_node(node, node.args[0])] if node.meta.get("unbacked_bindings") else []
+        if value is not None and not isinstance(value, (torch.Tensor, tuple, list)):
+            return []
+        if str(node.target) == "aten.index.Tensor":
+            return self._indexing(node)
+        return [self._node(node)]
+
+    def _indexing(self, node: Any) -> List[Any]:
+        """A mask among the indices becomes the positions of its true elements."""
+        indices = list(node.args[1])
+        masks = [i for i, a in enumerate(indices) if a is not None and a.meta["val"].dtype in {torch.bool, torch.uint8}]
+        found = self._node(node)
+        if len(masks) != 1 or sum(a is not None for a in indices) != 1:
+            return [found]
+        place = masks[0]
+        mask = indices[place]
+        name, rank = f"{self.name(node)}_positions", mask.meta["val"].dim()
+        count = self.size_text(node.meta["val"].shape[place])
+        nodes = [(name, "aten.nonzero.default", "", [("node", self.name(mask))], {}, [("int64", [count, str(rank)])])]
+        columns = []
+        for axis in range(rank):
+            columns.append(("node", f"{name}_{axis}"))
+            nodes.append((columns[-1][1], "aten.select.int", "", [("node", name), 1, axis], {}, [("int64", [count])]))
+        arguments = list(found[3])
+        arguments[1] = [*arguments[1][:place], *columns, *arguments[1][place + 1 :]]
+        return [*nodes, (*found[:3], arguments, *found[4:])]
+
+    def sizes_node(self, node: Any, tensor: Any) -> Any:
+        """Makes an element of a tensor the value of the symbol that the node binds."""
+        (symbol,) = node.meta["unbacked_bindings"]
+        arguments = [self._argument(tensor) if isinstance(tensor, torch.fx.Node) else ("node", tensor)]
+        return (
+            self.name(node),
+            "sizes",
+            source_of(node),
+            [*arguments, [("size", str(self.symbols.get(symbol, symbol)))]],
+            {},
+            [],
+        )
 
     def _node(self, node: Any) -> Tuple[Any, ...]:
         value = node.meta.get("val")
-        metas = [self._meta(item) for item in value] if isinstance(value, (tuple, list)) else [self._meta(value)]
+        metas = [self.meta(item) for item in value] if isinstance(value, (tuple, list)) else [self.meta(value)]
         target = "getitem" if node.target is operator.getitem else str(node.target)
         if target == "aten.as_strided.default":
             target = _strided_target(node)
         return (
-            node.name,
+            self.name(node),
             target,
-            _source(node),
+            source_of(node),
             [self._argument(a) for a in node.args],
             {key: self._argument(a) for key, a in node.kwargs.items()},
             metas,
@@ -261,14 +356,14 @@ class _Extractor:
         if isinstance(a, torch.fx.Node):
             value = a.meta.get("val")
             if isinstance(value, torch.SymInt):
-                return ("size", _size(value))
+                return ("size", self.size_text(value))
             if isinstance(value, (int, float, bool)):
                 return value
-            return ("node", a.name)
+            return ("node", self.name(a))
         if isinstance(a, (list, tuple)):
             return [self._argument(item) for item in a]
         if isinstance(a, torch.SymInt):
-            return ("size", _size(a))
+            return ("size", self.size_text(a))
         if isinstance(a, torch.dtype):
             return ("dtype", str(a).rpartition(".")[2])
         if a is None or isinstance(a, (bool, int, float, str)):
@@ -320,7 +415,7 @@ def _bound(value: Any, infinite: int) -> int:
     return number if abs(number) < _MAX_SIZE // 2 else infinite
 
 
-def _source(node: Any) -> str:
+def source_of(node: Any) -> str:
     """Where a node comes from in the user's model: its module's path."""
     stack = node.meta.get("nn_module_stack")
     if not stack:
@@ -330,20 +425,13 @@ def _source(node: Any) -> str:
     return path[len(prefix) :] if path.startswith(prefix) else path
 
 
-def _size(size: Any) -> str:
-    """A size as text that the engine parses."""
-    if isinstance(size, int):
-        return str(size)
-    return _expression(size.node.expr)
-
-
-def _expression(e: Any) -> str:
+def expression_text(e: Any) -> str:
     if e.is_Integer:
         return str(int(e))
     if e.is_Symbol:
         return str(e)
     kind = type(e).__name__
-    parts: Sequence[str] = [_expression(a) for a in e.args]
+    parts: Sequence[str] = [expression_text(a) for a in e.args]
     if kind == "Add":
         return "(" + " + ".join(parts) + ")"
     if kind == "Mul":

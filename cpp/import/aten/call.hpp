@@ -86,6 +86,7 @@ std::vector<Row> reduction_rows();
 std::vector<Row> scatter_rows();
 std::vector<Row> order_rows();
 std::vector<Row> network_rows();
+std::vector<Row> data_size_rows();
 std::vector<Row> creation_rows();
 
 }  // namespace cuvil::aten

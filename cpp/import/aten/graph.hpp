@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,14 @@ struct Meta {
   std::vector<std::string> sizes;
 };
 
+struct ExportedGraph;
+
+/// Beside PyTorch's operators there are these targets:
+///   if(condition, operands), with two regions that take the operands
+///   loop(trips, condition, carried, operands), with a region from (trip, carried…, operands…) to (condition, carried…,
+///     rows…); its results are the carried values and the stacks of the rows
+///   sizes(tensor, symbols): its elements are the symbols' values
+///   compare(function, size, size), a bool
 struct Node {
   std::string name;
   std::string target;  // "aten.add.Tensor"
@@ -34,6 +43,7 @@ struct Node {
   std::vector<Argument> args;
   std::map<std::string, Argument> kwargs;
   std::vector<Meta> outputs;
+  std::vector<std::shared_ptr<const ExportedGraph>> regions;
 };
 
 struct Input {
@@ -54,7 +64,7 @@ struct Symbol {
 };
 
 struct ExportedGraph {
-  std::vector<Symbol> symbols;
+  std::vector<Symbol> symbols;  // of a region: none, all are the model's
   std::vector<Input> inputs;
   std::vector<Weight> weights;
   std::vector<Node> nodes;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "import/common/control_flow.hpp"
 #include "import/onnx/model.hpp"
 #include "ir/builder.hpp"
 
@@ -19,12 +20,6 @@ using KnownSizes = std::map<const Value*, std::vector<Dim>>;
 
 /// A vector (or rank-0) of known sizes, and remembers that they are known.
 Value* value_of_sizes(Builder& b, KnownSizes& known, std::vector<Dim> sizes, bool scalar, DType dtype);
-
-/// A region of control flow that make_region built.
-struct BuiltRegion {
-  std::shared_ptr<Graph> graph;
-  std::set<std::string> symbols;  // those that exist in it alone
-};
 
 /// What lowering a node needs of the importer around it.
 class Surroundings {

@@ -120,7 +120,7 @@ class Importer : public Surroundings {
       throw;
     }
     level_ = level.outer;
-    bind_outer_symbols(level, captured);
+    bind_outer_symbols(level.graph, level.symbols, level_->b, captured);
     level.graph.name = "region";
     return {std::make_shared<Graph>(std::move(level.graph)), std::move(level.symbols)};
   }
@@ -357,35 +357,6 @@ class Importer : public Surroundings {
       to->captured->push_back(v);
     }
     return it->second;
-  }
-
-  // Symbols of the graph around a region that no size of its inputs tells are passed to it as values.
-  void bind_outer_symbols(Level& level, std::vector<Value*>& captured) {
-    std::set<std::string> bound = level.symbols;
-    for (const auto& input : level.graph.inputs()) {
-      for (const Dim& d : input->type.shape) {
-        if (d.is_symbol()) bound.insert(d.symbol_name());
-      }
-    }
-    std::vector<Dim> unbound;
-    auto note = [&](const Dim& d) {
-      for (const Dim& s : d.symbols()) {
-        if (bound.insert(s.symbol_name()).second) unbound.push_back(s);
-      }
-    };
-    for (const auto& node : level.graph.nodes()) visit_dims(*node, note);
-    for (const auto& input : level.graph.inputs()) {
-      for (const Dim& d : input->type.shape) note(d);
-    }
-    if (unbound.empty()) return;
-    Builder& outer = level_->b;
-    std::vector<Value*> values;
-    for (const Dim& d : unbound) values.push_back(outer.reshape(outer.dim_value(d), {1}));
-    Value* all = outer.concat(values, 0);
-    captured.push_back(all);
-    Value* passed = level.graph.add_input("sizes", all->type);
-    Node* first = level.graph.nodes().empty() ? nullptr : level.graph.nodes().front().get();
-    level.graph.add_node(Op::Sizes, {passed}, {{"dims", unbound}}, level.b.source(), first);
   }
 
   Value* find(std::string_view name, const std::string& user) {

@@ -9,19 +9,11 @@ namespace cuvil::onnx {
 
 namespace {
 
-using Symbols = std::set<std::string>;
-
-bool mentions(const Dim& d, const Symbols& symbols) {
-  const std::vector<Dim> own = d.symbols();
-  return std::any_of(own.begin(), own.end(), [&](const Dim& s) { return symbols.count(s.symbol_name()) > 0; });
-}
-
 // A result of a region as the graph around it sees it: sizes that only the region knows become new symbols.
-Value* result_of(Call& c, Value* token, size_t index, DType dtype, Shape shape, const Symbols& hidden) {
+void hide(Call& c, Shape& shape, const SymbolNames& hidden) {
   for (Dim& d : shape) {
     if (mentions(d, hidden)) d = c.around.new_symbol(0);
   }
-  return c.b.node(Op::Result, {token}, {{"index", static_cast<int64_t>(index)}, {"dtype", dtype}, {"shape", shape}});
 }
 
 Value* scalar_of(Call& c, Value* v, DType dtype) {
@@ -52,14 +44,9 @@ void if_else(Call& c) {
     c.around.need_value(c.input(0), e.what());
     throw;
   }
-  for (size_t i = then.graph->inputs().size(); i < captured.size(); ++i) {
-    then.graph->add_input(captured[i]->name, captured[i]->type);
-  }
-  std::vector<Value*> operands = {condition};
-  operands.insert(operands.end(), captured.begin(), captured.end());
   const auto &left = then.graph->outputs(), &right = otherwise.graph->outputs();
   c.require(left.size() == right.size(), "the branches have different numbers of outputs");
-  Symbols hidden = then.symbols;
+  SymbolNames hidden = then.symbols;
   hidden.insert(otherwise.symbols.begin(), otherwise.symbols.end());
   std::vector<Type> types;
   for (size_t i = 0; i < left.size(); ++i) {
@@ -73,11 +60,10 @@ void if_else(Call& c) {
     for (size_t axis = 0; axis < a.shape.size(); ++axis) {
       if (a.shape[axis] != b.shape[axis]) type.shape[axis] = c.around.new_symbol(0);
     }
+    hide(c, type.shape, hidden);
     types.push_back(std::move(type));
   }
-  Value* token = c.b.node(Op::If, std::move(operands),
-                          {{"then", Region(std::move(then.graph))}, {"else", Region(std::move(otherwise.graph))}});
-  for (size_t i = 0; i < types.size(); ++i) c.set(result_of(c, token, i, types[i].dtype, types[i].shape, hidden));
+  c.results = add_if(c.b, condition, captured, std::move(then), std::move(otherwise), types);
 }
 
 void loop(Call& c) {
@@ -156,7 +142,7 @@ std::vector<Value*> add_loop(Call& c, const LoopParts& parts, const Surroundings
   const size_t carried = parts.initial.size();
   std::vector<Type> types = {{DType::i64, {}}, {DType::boolean, {}}};
   for (const Value* v : parts.initial) types.push_back(v->type);
-  Symbols varying;
+  SymbolNames varying;
   std::vector<Value*> captured;
   BuiltRegion body;
   for (bool settled = false; !settled;) {
@@ -184,23 +170,16 @@ std::vector<Value*> add_loop(Call& c, const LoopParts& parts, const Surroundings
   const Tensor* starts = constant_of(parts.condition);
   const bool endless =
       starts && starts->get_int(0) && ((constant && constant->get_int(0)) || goes_on == body.graph->inputs()[1].get());
-  Symbols hidden = body.symbols;
+  SymbolNames hidden = body.symbols;
   hidden.insert(varying.begin(), varying.end());
-  std::vector<Value*> operands = {parts.trips, parts.condition};
-  operands.insert(operands.end(), parts.initial.begin(), parts.initial.end());
-  operands.insert(operands.end(), captured.begin(), captured.end());
   std::vector<Type> results(types.begin() + 2, types.end());
   for (size_t i = carried + 1; i < body.graph->outputs().size(); ++i) {
     Type row = body.graph->outputs()[i].value->type;
     row.shape.insert(row.shape.begin(), endless && parts.known_trips ? *parts.known_trips : c.around.new_symbol(0));
     results.push_back(std::move(row));
   }
-  Value* token = c.b.node(Op::Loop, std::move(operands),
-                          {{"body", Region(std::move(body.graph))}, {"carried", static_cast<int64_t>(carried)}});
-  std::vector<Value*> values;
-  for (size_t i = 0; i < results.size(); ++i)
-    values.push_back(result_of(c, token, i, results[i].dtype, results[i].shape, hidden));
-  return values;
+  for (Type& type : results) hide(c, type.shape, hidden);
+  return cuvil::add_loop(c.b, parts.trips, parts.condition, parts.initial, captured, std::move(body), results);
 }
 
 LoopParts loop_over(Call& c, const Dim& count, std::vector<Value*> initial) {
