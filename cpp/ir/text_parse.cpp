@@ -41,7 +41,7 @@ class Parser {
       do {
         std::string name = value_name();
         expect(":");
-        define(name, graph.add_input(name.substr(1), type()));
+        define(name, graph.add_input(given_name(name), type()));
       } while (accept(","));
       expect(")");
     }
@@ -126,6 +126,10 @@ class Parser {
     if (pos_ >= text_.size()) fail("unterminated string");
     ++pos_;
     return s;
+  }
+  // Numbers are given when printing to values without a name.
+  static std::string given_name(const std::string& name) {
+    return name.find_first_not_of("%0123456789") == std::string::npos ? "" : name.substr(1);
   }
   void skip_balanced() {
     int depth = 1;
@@ -353,8 +357,7 @@ class Parser {
       pos_ = where;
       fail(e.what());
     }
-    bool numbered = name.find_first_not_of("%0123456789") == std::string::npos;
-    if (!numbered) node->result->name = name.substr(1);
+    node->result->name = given_name(name);
     if (accept(":")) {
       Type written = type();
       if (!(written == node->type())) fail("the type is " + node->type().str() + ", not " + written.str());

@@ -26,39 +26,23 @@ LIST = Path(__file__).parent / "onnx_node_not_yet.txt"
 NOT_YET = frozenset(LIST.read_text(encoding="utf-8").split())
 # Rounding of half types after each function may differ by a unit in the last place from a computation in other steps.
 HALF_TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2}
+# Where an exact result is 0, the expected values hold the rounding of NumPy's transform.
+ATOL_BY_PREFIX = {"test_dft_": 1e-6}
+# Their expected values are those of NumPy's generator.
+RANDOM = frozenset(
+    [f"test_bernoulli{kind}{form}" for kind in ("", "_double", "_seed") for form in ("", "_expanded")]
+    + [f"test_training_dropout{kind}{mask}" for kind in ("", "_default") for mask in ("", "_mask")]
+)
 
 
 def to_array(value):
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
-def with_constants(case):
-    """The model with its small integer and bool inputs as constants: Cuvil needs to know shapes and axes."""
-    model = onnx.ModelProto()
-    model.CopyFrom(case.model)
-    fixed = set()
-    for info, value in zip(case.model.graph.input, case.data_sets[0][0]):
-        array = to_array(value)
-        if not isinstance(array, (np.ndarray, np.generic)):
-            continue
-        if array.ndim <= 1 and (array.dtype.kind in "iub" or array.ndim == 0):
-            model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), info.name))
-            fixed.add(info.name)
-    return model, fixed
-
-
 def run_case(case) -> None:
-    fixed: set[str] = set()
-    try:
-        function = cuvil.compile(case.model)
-    except cuvil.CompileError as error:
-        if "must be known" not in str(error) and "must be a constant" not in str(error):
-            raise
-        model, fixed = with_constants(case)
-        function = cuvil.compile(model)
+    function = cuvil.compile(case.model)
     for inputs, expected in case.data_sets:
-        arrays = [to_array(x) for x, info in zip(inputs, case.model.graph.input) if info.name not in fixed]
-        result = function(*arrays)
+        result = function(*map(to_array, inputs))
         result = result if isinstance(result, tuple) else (result,)
         assert len(result) == len(expected)
         for mine, wanted in zip(result, map(to_array, expected)):
@@ -68,7 +52,7 @@ def run_case(case) -> None:
                 mine = mine.view(wanted.dtype)  # noqa: PLW2901
             assert mine.dtype == wanted.dtype
             if half or mine.dtype.kind == "f":
-                rtol, atol = (half, half) if half else (case.rtol, case.atol)
+                rtol, atol = (half, half) if half else (case.rtol, max(case.atol, ATOL_BY_PREFIX.get(case.name[:9], 0)))
                 np.testing.assert_allclose(mine.astype(np.float64), wanted.astype(np.float64), rtol=rtol, atol=atol)
             elif mine.dtype.itemsize == 1:
                 np.testing.assert_array_equal(mine.view(np.uint8), wanted.view(np.uint8))
@@ -78,6 +62,8 @@ def run_case(case) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_node(name: str) -> None:
+    if name in RANDOM:
+        pytest.skip("compares random numbers")
     if name in NOT_YET:
         with pytest.raises((cuvil.CompileError, cuvil.InputError)):
             run_case(CASES[name])
@@ -96,4 +82,7 @@ if __name__ == "__main__":
             run_case(test_case)
         except (cuvil.CompileError, cuvil.InputError):
             failing.append(case_name)
+        except AssertionError:
+            if case_name not in RANDOM:
+                raise
     LIST.write_text("".join(f"{item}\n" for item in failing), encoding="utf-8")
