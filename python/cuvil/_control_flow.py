@@ -75,7 +75,7 @@ def _fake_mode(values: Any) -> Any:
     return mode
 
 
-_TYPICAL_SIZE = 1009
+_TYPICAL_SIZE = 61
 """Where PyTorch must decide something of a size that depends on data, it decides as for this one. As for all sizes that
 vary, 0 and 1 are not special then."""
 
@@ -244,19 +244,17 @@ def _settle(mode: Any, body: Function, carried: Sequence[Any], operands: Sequenc
             return [trip, *settled], (varying, known), outputs
 
 
-def _loop_results(
-    mode: Any, body: Function, carried: Sequence[Any], operands: Sequence[Any], rows: int
-) -> Tuple[Any, ...]:
-    with _unbound_symbols(mode):
-        _, (varying, known), outputs = _settle(mode, body, carried, operands)
+def _loop_results(mode: Any, settled: Any, carried: Sequence[Any], rows: int) -> Tuple[Any, ...]:
+    _, (varying, known), outputs = settled
     results = []
     symbols = {key: _new_size(mode) for keys in varying for key in keys if key}
     for value, keys in zip(carried, varying):
         sizes = [symbols[key] if key else size for size, key in zip(value.shape, keys)]
         results.append(_empty(mode, sizes, value))
+    count = _new_size(mode) if rows else 0
     for row in outputs[len(outputs) - rows :] if rows else []:
         own = [_new_size(mode) if has_local_symbols(size, known) else size for size in row.shape]
-        results.append(_empty(mode, [_new_size(mode), *own], row))
+        results.append(_empty(mode, [count, *own], row))
     return tuple(results)
 
 
@@ -270,7 +268,9 @@ def _loop_fake(
     operands: Tuple[Any, ...],
     rows: int,
 ) -> Any:
-    return _loop_results(mode, body, carried, operands, rows)
+    with _unbound_symbols(mode):
+        settled = _settle(mode, body, carried, operands)
+    return _loop_results(mode, settled, carried, rows)
 
 
 @loop_op.py_impl(ProxyTorchDispatchMode)
@@ -285,12 +285,12 @@ def _loop_traced(
 ) -> Any:
     fake = _fake_mode((carried, operands, condition))
     with disable_proxy_modes_tracing(), _unbound_symbols(fake):
-        inputs, _, _ = _settle(fake, body, carried, operands)
-    graph = reenter_make_fx(body)(*inputs, *operands)
+        settled = _settle(fake, body, carried, operands)
+    graph = reenter_make_fx(body)(*settled[0], *operands)
     _, name = unique_graph_id(mode, prefix="loop_graph")
     mode.tracer.root.register_module(name, graph)
     proxies = pytree.tree_map(mode.tracer.unwrap_proxy, (graph, trips, condition, carried, operands, rows))
     proxy = mode.tracer.create_proxy("call_function", loop_op, proxies, {}, name="cuvil_loop")
     with disable_proxy_modes_tracing():
-        result = _loop_results(fake, body, carried, operands, rows)
+        result = _loop_results(fake, settled, carried, rows)
     return track_tensor_tree(result, proxy, constant=None, tracer=mode.tracer)

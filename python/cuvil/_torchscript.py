@@ -539,10 +539,7 @@ class _Interpreter:
             condition = _decided(condition)
         if condition is False:
             return False
-        if isinstance(trips, torch.SymInt):
-            more = _decided(trip < trips)
-        else:
-            more = trip < trips if isinstance(trips, int) else None
+        more = trip < trips if isinstance(trips, int) else None
         if more is False:
             return False
         return True if condition is True and more is True else None
@@ -564,14 +561,20 @@ def _is_changed(view: Any) -> bool:
 
 
 def _decided(condition: Any) -> Any:
-    """A bool, if it is the same for all sizes."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
+    """A bool, if it is the same for all sizes: PyTorch takes 0 and 1 for sizes that a varying one never has."""
+    from sympy import Dummy, S  # type: ignore[import-untyped]
 
-    if statically_known_true(condition):
-        return True
-    if statically_known_true(torch.sym_not(condition)):
-        return False
-    return condition
+    node = condition.node
+    ranges = node.shape_env.var_to_range
+    values_ = {}
+    for symbol in node.expr.free_symbols:
+        low = ranges[symbol].lower if symbol in ranges else None
+        if low is not None and low.is_Integer and low >= 0:
+            values_[symbol] = Dummy(integer=True, nonnegative=True) + (low if low > 2 else 0)
+        else:
+            values_[symbol] = Dummy(integer=True)
+    result = node.expr.xreplace(values_)
+    return True if result is S.true else False if result is S.false else condition
 
 
 def _placed(node: Any, why: str) -> CompileError:

@@ -244,6 +244,44 @@ def test_list_that_a_loop_on_data_fills() -> None:
     check(rows, *((x, torch.tensor(n)) for n in (1, 4, 7)))
 
 
+class Steps(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.LSTMCell(4, 6)
+
+    def forward(self, x):
+        h, c = torch.zeros(x.size(1), 6), torch.zeros(x.size(1), 6)
+        out = []
+        for t in range(x.size(0)):
+            h, c = self.cell(x[t], (h, c))
+            out.append(h)
+        return torch.stack(out) + x[:, :, :1], (h, c)
+
+
+def test_loop_over_a_size_that_varies() -> None:
+    calls = [(torch.randn(t, b, 4),) for t, b in ((3, 2), (5, 1), (1, 4))]
+    check(scripted(Steps), *calls, input_spec=[("x", ("t", "b", 4), "float32")])
+
+
+@torch.jit.script
+def collected(x, n: int):
+    tokens: List[int] = []
+    states: List[torch.Tensor] = []
+    found: Optional[torch.Tensor] = None
+    while bool(x.sum() > 0.5) and len(tokens) < n:
+        x = x * 0.5
+        tokens.append(int(x.sum() * 10))
+        states.append(x)
+    if len(tokens) > 1:
+        found = torch.tensor(tokens)
+    return tokens, states, found, float(x[0]), x.size(0)
+
+
+def test_results_that_are_no_tensors() -> None:
+    calls = [(torch.ones(3) * scale, 4) for scale in (0.01, 0.5, 1.0, 100.0)]
+    check(collected, *calls)
+
+
 @torch.jit.script
 def growing(x, n):
     y = x
@@ -439,6 +477,26 @@ def test_both_errors_are_told() -> None:
 
 
 # torch.export's own operators
+
+
+class Checked(torch.nn.Module):
+    def forward(self, x, k, z):
+        n = k.item()
+        torch._check(n >= 0)
+        torch._check(n <= x.shape[0])
+        y = x[:n]
+        return torch.cat([y, y * 2]) + z
+
+
+def test_what_export_assumes_of_run_time_sizes_is_checked() -> None:
+    auto = {0: torch.export.Dim.AUTO}
+    x, z = torch.randn(6, 3), torch.randn(4, 3)
+    program = torch.export.export(Checked(), (x, torch.tensor(2), z), dynamic_shapes=(auto, None, auto))
+    compiled = cuvil.compile(program)
+    torch.testing.assert_close(compiled(x, torch.tensor(2), z), Checked()(x, torch.tensor(2), z))
+    for k in (3, 7, -1):
+        with pytest.raises(cuvil.InputError):
+            compiled(x, torch.tensor(k), z)
 
 
 class Cond(torch.nn.Module):
