@@ -7,6 +7,7 @@ unrolled. Tensors are PyTorch's own business. Branches and loops that depend on 
 from __future__ import annotations
 
 import inspect
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
@@ -32,6 +33,15 @@ def load(path: str) -> Any:
             f"cannot load '{path}' as TorchScript: {error}\n"
             "A file of torch.export goes through torch.export.load, one of torch.save holds no program."
         ) from error
+
+
+def scripted(model: Any) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.jit.script(model)
+    except Exception as error:
+        raise CompileError(f"torch.jit.script cannot compile it: {error}") from error
 
 
 def copied(state: Dict[Key, Any]) -> Dict[Key, Any]:
