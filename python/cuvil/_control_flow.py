@@ -68,6 +68,13 @@ def _unbound_symbols(mode: Any) -> Iterator[None]:
             yield
 
 
+@contextlib.contextmanager
+def without_tracing(values: Any) -> Iterator[None]:
+    """What is computed inside leaves no nodes."""
+    with disable_proxy_modes_tracing(), _unbound_symbols(_fake_mode(values)):
+        yield
+
+
 def _fake_mode(values: Any) -> Any:
     mode = torch._guards.detect_fake_mode(pytree.tree_leaves(values))
     if mode is None:
@@ -148,7 +155,7 @@ def _outputs_of(graph: Any) -> List[Any]:
     return [node.meta["val"] if isinstance(node, torch.fx.Node) else node for node in outputs]
 
 
-def _kinds(outputs: List[Any]) -> List[Any]:
+def kinds_of(outputs: List[Any]) -> List[Any]:
     return [(t.dtype, t.dim()) if isinstance(t, torch.Tensor) else t for t in outputs]
 
 
@@ -156,7 +163,7 @@ def _kinds(outputs: List[Any]) -> List[Any]:
 def _if_fake(mode: Any, condition: Any, then: Function, otherwise: Function, operands: Tuple[Any, ...]) -> Any:
     with mode, _unbound_symbols(mode):
         ours, theirs = list(then(*operands)), list(otherwise(*operands))
-        if _kinds(ours) != _kinds(theirs):
+        if kinds_of(ours) != kinds_of(theirs):
             # By now each function knows what the other one gives, and can give the same kinds of values.
             ours, theirs = list(then(*operands)), list(otherwise(*operands))
     return _merged(mode, ours, theirs, operands)
@@ -179,7 +186,7 @@ def _merged(mode: Any, ours: List[Any], theirs: List[Any], operands: Any) -> Any
 @if_op.py_impl(ProxyTorchDispatchMode)
 def _if_traced(mode: Any, condition: Any, then: Function, otherwise: Function, operands: Tuple[Any, ...]) -> Any:
     graphs = [reenter_make_fx(then)(*operands), reenter_make_fx(otherwise)(*operands)]
-    if _kinds(_outputs_of(graphs[0])) != _kinds(_outputs_of(graphs[1])):
+    if kinds_of(_outputs_of(graphs[0])) != kinds_of(_outputs_of(graphs[1])):
         graphs = [reenter_make_fx(then)(*operands), reenter_make_fx(otherwise)(*operands)]
     number, name = unique_graph_id(mode, prefix="then_graph")
     mode.tracer.root.register_module(name, graphs[0])

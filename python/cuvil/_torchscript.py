@@ -222,6 +222,10 @@ class ScriptProgram(torch.nn.Module):
 
     def _register_constants(self, block: Any) -> None:
         for node in block.nodes():
+            if "mkldnn" in node.kind():
+                raise CompileError(
+                    f"the model uses {node.kind()}: compile it as it was before torch.jit.optimize_for_inference"
+                )
             if node.kind() == "prim::Constant" and node.hasAttribute("value") and node.kindOf("value") == "t":
                 if _is_plain_number(node.t("value")):
                     continue

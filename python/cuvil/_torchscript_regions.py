@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from cuvil import _torchscript as script
 from cuvil import _torchscript_ops as ops
 from cuvil import _torchscript_values as values
-from cuvil._control_flow import has_local_symbols, if_op, known_symbols, loop_op
+from cuvil._control_flow import has_local_symbols, if_op, kinds_of, known_symbols, loop_op, without_tracing
 from cuvil._errors import CompileError, ModelRaises
 from cuvil._torchscript_values import (
     CountedList,
@@ -294,6 +294,12 @@ def branch(interpreter: Any, node: Any, condition: Any) -> None:
         return run
 
     flag = condition.tensor if isinstance(condition, RunTimeNumber) else condition
+    assumed = _assumed(condition)
+    if assumed is not None and not _can_branch(function(0), function(1), captured.operands, found):
+        # PyTorch's own operators assume the same of sizes: the way that they contradict cannot be traced.
+        message = f"sizes that vary are assumed to be 2 or more here: {flag.node.expr} must be {assumed}"
+        _take(interpreter, node, flag, 0 if assumed else 1, message)
+        return None
     tensors = if_op(flag, function(0), function(1), captured.operands)
     results, changes = _merge(found[0], found[1], tensors)
     region.apply(changes)
@@ -302,28 +308,65 @@ def branch(interpreter: Any, node: Any, condition: Any) -> None:
     return None
 
 
+def _assumed(condition: Any) -> Optional[bool]:
+    """What a condition on sizes is, if they are 2 or more."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    if not isinstance(condition, torch.SymBool):
+        return None
+    if statically_known_true(condition):
+        return True
+    return False if statically_known_true(torch.sym_not(condition)) else None
+
+
+def _can_branch(then: Any, otherwise: Any, operands: Sequence[Any], found: Dict[int, _Outputs]) -> bool:
+    """Whether both ways can be traced, and give values of the same kinds."""
+    try:
+        with without_tracing(operands):
+            for _ in range(2):
+                tensors = [then(*operands), otherwise(*operands)]
+        _merge(found[0], found[1], tensors[0])
+        return kinds_of(tensors[0]) == kinds_of(tensors[1])
+    except (CompileError, RuntimeError, IndexError, ValueError):
+        return False
+    finally:
+        found.clear()
+
+
+def _flag_of(condition: Any) -> Any:
+    """A condition as a tensor."""
+    if not isinstance(condition, torch.SymBool):
+        return scalar_tensor(condition)
+    (flag,) = if_op(condition, lambda: (torch.full((), True),), lambda: (torch.full((), False),), ())
+    return flag
+
+
+def _take(interpreter: Any, node: Any, condition: Any, way: int, message: str) -> None:
+    """Takes one way of a branch, after a check that it is the right one."""
+    flag = _flag_of(condition)
+    torch.ops.aten._assert_async.msg(torch.logical_not(flag) if way == 1 else flag, message)
+    block = list(node.blocks())[way]
+    interpreter.block(block)
+    for value, result in zip(node.outputs(), block.outputs()):
+        interpreter.env[value.debugName()] = interpreter.get(result)
+
+
 def _raises(block: Any) -> bool:
     return any(node.kind() == "prim::RaiseException" for node in block.nodes())
 
 
 def _checked(interpreter: Any, node: Any, condition: Any, raises: Sequence[bool]) -> None:
     """One way raises: the other is taken, after a check."""
-    blocks = list(node.blocks())
     message = ""
-    flag = scalar_tensor(condition)
-    for block, way in zip(blocks, raises):
+    for block, way in zip(node.blocks(), raises):
         if way:
             try:
                 interpreter.block(block)
             except ModelRaises as error:
                 message = str(error)
-    torch.ops.aten._assert_async.msg(torch.logical_not(flag) if raises[0] else flag, message or "the model raises")
     if raises[0] and raises[1]:
         raise ModelRaises(message)
-    block = blocks[1 if raises[0] else 0]
-    interpreter.block(block)
-    for value, result in zip(node.outputs(), block.outputs()):
-        interpreter.env[value.debugName()] = interpreter.get(result)
+    _take(interpreter, node, condition, 1 if raises[0] else 0, message or "the model raises")
 
 
 def loop(interpreter: Any, node: Any, trip: int, trips: Any, condition: Any, carried: Sequence[Any]) -> None:

@@ -106,6 +106,72 @@ def test_branch_on_a_size_that_varies() -> None:
     check(on_shape, *calls, input_spec=[("x", ("n", 3), "float32")])
 
 
+@torch.jit.script
+def squeezes_one(x):
+    if x.size(0) == 1:
+        return x.squeeze(0) * 2
+    return x.sum(0)
+
+
+def test_way_that_sizes_of_two_and_more_cannot_take() -> None:
+    compiled = check(squeezes_one, *((torch.randn(n, 3),) for n in (2, 5)), input_spec=[("x", ("n", 3), "float32")])
+    with pytest.raises(cuvil.InputError, match="assumed to be 2 or more"):
+        compiled(torch.randn(1, 3))
+    check(squeezes_one, (torch.randn(1, 3),))
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(8, 2)
+        self.norm = torch.nn.LayerNorm(8)
+
+    def forward(self, x, mask: Optional[torch.Tensor] = None):
+        y, _ = self.attention(x, x, x, attn_mask=mask, need_weights=False)
+        return self.norm(x + y)
+
+
+def test_attention_with_sizes_that_vary() -> None:
+    calls = [(torch.randn(t, b, 8),) for t, b in ((3, 2), (5, 1), (4, 4))]
+    check(scripted(Attention), *calls, input_spec=[("x", ("t", "b", 8), "float32")])
+    check(scripted(Attention), (torch.randn(5, 2, 8), torch.zeros(5, 5)))
+
+
+class Tripled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+@torch.jit.interface
+class Part(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class UsesPart(torch.nn.Module):
+    __annotations__ = {"part": Part}
+
+    def __init__(self):
+        super().__init__()
+        self.part = Tripled()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.part.forward(x) + 1
+
+
+def test_interface() -> None:
+    check(torch.jit.script(UsesPart()), (torch.randn(3),))
+
+
+def test_frozen_and_optimised() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).eval()
+    x = torch.randn(1, 3, 8, 8)
+    check(torch.jit.freeze(torch.jit.script(model)), (x,))
+    optimised = torch.jit.optimize_for_inference(torch.jit.script(model))
+    with pytest.raises(cuvil.CompileError, match="optimize_for_inference"):
+        cuvil.compile(optimised, input_spec=[("x", x)])
+
+
 class Optionals(torch.nn.Module):
     def forward(self, x, y: Optional[torch.Tensor] = None, scale: float = 2.0, flag: bool = False):
         if y is not None:
