@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import threading
-import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
@@ -279,99 +278,6 @@ def load(path: Union[str, os.PathLike[str]], *, check_weights: bool = True) -> L
     return LoadedFunction(os.fspath(path), check_weights)
 
 
-class StatefulFunction:
-    """A TorchScript model that keeps state between calls: attributes that it assigns or changes in place.
-
-    Compiled for each structure of the state it meets (numbers, sizes; a first call often differs from the others), and
-    for each value of arguments that are not tensors. Calls run one at a time. ``variants`` are the compiled functions:
-    they take the state's tensors before the model's inputs, and return ``(result, new state)``.
-    """
-
-    _MOST_VARIANTS = 64
-
-    def __init__(
-        self, model: Any, keys: Sequence[Tuple[str, str]], specs: Optional[List[InputSpec]], options: CompileOptions
-    ) -> None:
-        from cuvil import _torchscript
-
-        self._door = _torchscript
-        self._model = model
-        self._specs = specs
-        self._options = options
-        self._lock = threading.RLock()
-        program = _torchscript.ScriptProgram(model)
-        self._signature = program.signature
-        self._initial = {key: program.attribute(key) for key in keys}
-        self._state = self._copied()
-        # Given sizes, a spec stands for the tensors of those sizes.
-        self._examples = tuple(spec.example if spec.shape is None else spec for spec in specs or [])
-        self._dynamic = any(not isinstance(size, int) for spec in specs or [] for size in spec.shape or ())
-        self._changes = {key: 0 for key in keys}
-        self._held: Set[Tuple[str, str]] = set()
-        self.variants: Dict[Any, CompiledFunction] = {}
-        if specs is not None:
-            self._variant(None, {})
-
-    def _copied(self) -> Dict[Tuple[str, str], Any]:
-        return self._door.copied(self._initial)
-
-    def _variant(self, args: Optional[Tuple[Any, ...]], kwargs: Dict[str, Any]) -> CompiledFunction:
-        key = self._door.structure(self._state), self._door.structure((args or self._examples, kwargs), self._dynamic)
-        variant = self.variants.get(key)
-        if variant is None:
-            program = self._door.ScriptProgram(self._model, self._state, self._held)
-            state = self._door.tensors_of(self._state)
-            specs = None
-            if self._specs is not None:
-                specs = [InputSpec(f"state_{i}", example=tensor) for i, tensor in enumerate(state)] + self._specs
-            source = FunctionSource(program, None if args is None else (*state, *args), kwargs, specs)
-            try:
-                variant = CompiledFunction(source, self._options)
-            except ModelRaises as error:
-                if args is None:
-                    raise
-                raise InputError(str(error)) from error
-            if len(self.variants) >= self._MOST_VARIANTS:
-                self.variants.pop(next(iter(self.variants)))
-            self.variants[key] = variant
-        return variant
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._specs:
-            args, kwargs = tuple(by_name(args, kwargs, [spec.name for spec in self._specs])), {}
-        with self._lock:
-            variant = self._variant(args, kwargs)
-            result, state = variant(*self._door.tensors_of(self._state), *args, **kwargs)
-            self._note_changes(state)
-            self._state = self._door.with_held_numbers(state, self._held)
-        return result
-
-    def _note_changes(self, state: Dict[Tuple[str, str], Any]) -> None:
-        """A number that changes call after call (a counter) becomes a tensor, so that it is not compiled in."""
-        for key, value in state.items():
-            if key in self._held or not isinstance(value, (int, float)):
-                continue
-            self._changes[key] = 0 if value == self._state[key] else self._changes[key] + 1
-            if self._changes[key] > 1:
-                self._held.add(key)
-
-    @property
-    def state(self) -> Dict[str, Any]:
-        """The attributes that calls change, by their paths in the model."""
-        return {
-            ".".join(filter(None, key)): value.item() if key in self._held else value
-            for key, value in self._state.items()
-        }
-
-    def reset_state(self) -> None:
-        """Gives the attributes the values they had when the model was compiled."""
-        with self._lock:
-            self._state = self._door.with_held_numbers(self._copied(), self._held)
-
-    def __repr__(self) -> str:
-        return f"<cuvil.StatefulFunction {self._signature}, state {', '.join(self.state)}>"
-
-
 def _compile_script(
     model: Any,
     args: Optional[Tuple[Any, ...]],
@@ -381,6 +287,7 @@ def _compile_script(
 ) -> Any:
     """A TorchScript module or function. ``args=None`` makes examples from ``specs``, if there are any."""
     from cuvil import _torchscript
+    from cuvil._stateful import StatefulFunction
 
     program = _torchscript.ScriptProgram(model)
     keys = program.state_keys()
@@ -404,21 +311,12 @@ def _compile_callable(
     except ExportError as error:
         if type(model).__name__ == "ScriptProgram":
             raise
+        from cuvil import _torchscript
+
         try:
-            return _compile_script(_scripted(model), args, kwargs, specs, options)
+            return _compile_script(_torchscript.scripted(model), args, kwargs, specs, options)
         except CompileError as second:
             raise CompileError(f"{error}\nAs TorchScript it fails, too: {second}") from error
-
-
-def _scripted(model: Any) -> Any:
-    import torch
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return torch.jit.script(model)
-    except Exception as error:
-        raise CompileError(f"torch.jit.script cannot compile it: {error}") from error
 
 
 def _is_script(model: Any) -> bool:
@@ -435,7 +333,7 @@ class _LazyFunction:
         self._specs = specs
         self._options = options
         self._lock = threading.Lock()
-        self._compiled: Optional[Union[CompiledFunction, StatefulFunction]] = None
+        self._compiled: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._compiled is None:
@@ -448,7 +346,7 @@ class _LazyFunction:
         return self._compiled(*args, **kwargs)
 
     @property
-    def compiled(self) -> Union[CompiledFunction, StatefulFunction]:
+    def compiled(self) -> Any:
         """The compiled function, once there has been a call."""
         if self._compiled is None:
             raise InputError("the function has not been called yet, so there is nothing compiled")

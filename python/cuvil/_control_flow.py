@@ -68,6 +68,13 @@ def _unbound_symbols(mode: Any) -> Iterator[None]:
             yield
 
 
+@contextlib.contextmanager
+def without_tracing(values: Any) -> Iterator[None]:
+    """What is computed inside leaves no nodes."""
+    with disable_proxy_modes_tracing(), _unbound_symbols(_fake_mode(values)):
+        yield
+
+
 def _fake_mode(values: Any) -> Any:
     mode = torch._guards.detect_fake_mode(pytree.tree_leaves(values))
     if mode is None:
@@ -75,7 +82,7 @@ def _fake_mode(values: Any) -> Any:
     return mode
 
 
-_TYPICAL_SIZE = 1009
+_TYPICAL_SIZE = 61
 """Where PyTorch must decide something of a size that depends on data, it decides as for this one. As for all sizes that
 vary, 0 and 1 are not special then."""
 
@@ -148,7 +155,7 @@ def _outputs_of(graph: Any) -> List[Any]:
     return [node.meta["val"] if isinstance(node, torch.fx.Node) else node for node in outputs]
 
 
-def _kinds(outputs: List[Any]) -> List[Any]:
+def kinds_of(outputs: List[Any]) -> List[Any]:
     return [(t.dtype, t.dim()) if isinstance(t, torch.Tensor) else t for t in outputs]
 
 
@@ -156,7 +163,7 @@ def _kinds(outputs: List[Any]) -> List[Any]:
 def _if_fake(mode: Any, condition: Any, then: Function, otherwise: Function, operands: Tuple[Any, ...]) -> Any:
     with mode, _unbound_symbols(mode):
         ours, theirs = list(then(*operands)), list(otherwise(*operands))
-        if _kinds(ours) != _kinds(theirs):
+        if kinds_of(ours) != kinds_of(theirs):
             # By now each function knows what the other one gives, and can give the same kinds of values.
             ours, theirs = list(then(*operands)), list(otherwise(*operands))
     return _merged(mode, ours, theirs, operands)
@@ -179,7 +186,7 @@ def _merged(mode: Any, ours: List[Any], theirs: List[Any], operands: Any) -> Any
 @if_op.py_impl(ProxyTorchDispatchMode)
 def _if_traced(mode: Any, condition: Any, then: Function, otherwise: Function, operands: Tuple[Any, ...]) -> Any:
     graphs = [reenter_make_fx(then)(*operands), reenter_make_fx(otherwise)(*operands)]
-    if _kinds(_outputs_of(graphs[0])) != _kinds(_outputs_of(graphs[1])):
+    if kinds_of(_outputs_of(graphs[0])) != kinds_of(_outputs_of(graphs[1])):
         graphs = [reenter_make_fx(then)(*operands), reenter_make_fx(otherwise)(*operands)]
     number, name = unique_graph_id(mode, prefix="then_graph")
     mode.tracer.root.register_module(name, graphs[0])
@@ -244,19 +251,17 @@ def _settle(mode: Any, body: Function, carried: Sequence[Any], operands: Sequenc
             return [trip, *settled], (varying, known), outputs
 
 
-def _loop_results(
-    mode: Any, body: Function, carried: Sequence[Any], operands: Sequence[Any], rows: int
-) -> Tuple[Any, ...]:
-    with _unbound_symbols(mode):
-        _, (varying, known), outputs = _settle(mode, body, carried, operands)
+def _loop_results(mode: Any, settled: Any, carried: Sequence[Any], rows: int) -> Tuple[Any, ...]:
+    _, (varying, known), outputs = settled
     results = []
     symbols = {key: _new_size(mode) for keys in varying for key in keys if key}
     for value, keys in zip(carried, varying):
         sizes = [symbols[key] if key else size for size, key in zip(value.shape, keys)]
         results.append(_empty(mode, sizes, value))
+    count = _new_size(mode) if rows else 0
     for row in outputs[len(outputs) - rows :] if rows else []:
         own = [_new_size(mode) if has_local_symbols(size, known) else size for size in row.shape]
-        results.append(_empty(mode, [_new_size(mode), *own], row))
+        results.append(_empty(mode, [count, *own], row))
     return tuple(results)
 
 
@@ -270,7 +275,9 @@ def _loop_fake(
     operands: Tuple[Any, ...],
     rows: int,
 ) -> Any:
-    return _loop_results(mode, body, carried, operands, rows)
+    with _unbound_symbols(mode):
+        settled = _settle(mode, body, carried, operands)
+    return _loop_results(mode, settled, carried, rows)
 
 
 @loop_op.py_impl(ProxyTorchDispatchMode)
@@ -285,12 +292,12 @@ def _loop_traced(
 ) -> Any:
     fake = _fake_mode((carried, operands, condition))
     with disable_proxy_modes_tracing(), _unbound_symbols(fake):
-        inputs, _, _ = _settle(fake, body, carried, operands)
-    graph = reenter_make_fx(body)(*inputs, *operands)
+        settled = _settle(fake, body, carried, operands)
+    graph = reenter_make_fx(body)(*settled[0], *operands)
     _, name = unique_graph_id(mode, prefix="loop_graph")
     mode.tracer.root.register_module(name, graph)
     proxies = pytree.tree_map(mode.tracer.unwrap_proxy, (graph, trips, condition, carried, operands, rows))
     proxy = mode.tracer.create_proxy("call_function", loop_op, proxies, {}, name="cuvil_loop")
     with disable_proxy_modes_tracing():
-        result = _loop_results(fake, body, carried, operands, rows)
+        result = _loop_results(fake, settled, carried, rows)
     return track_tensor_tree(result, proxy, constant=None, tracer=mode.tracer)

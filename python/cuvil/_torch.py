@@ -19,6 +19,8 @@ from cuvil import cuvil_native as _native
 from cuvil._errors import CompileError, ExportError
 
 _MAX_SIZE = 2**63 - 1
+_REWRITTEN = {"Equality", "LessThan", "StrictLessThan", "GreaterThan", "StrictGreaterThan"}
+"""Conditions that are checks of equality; what sizes are not (0, say) is PyTorch's concern, not the graph's."""
 _ITEM = {"aten.item.default", "aten._local_scalar_dense.default"}
 
 
@@ -292,6 +294,8 @@ class _Extractor:
         """What the engine is given for a node: most often one node."""
         if isinstance(node.target, torch._ops.HigherOrderOperator) and _torch_regions.takes(node):
             return _torch_regions.control_flow(self, node)
+        if str(node.target) == "aten._assert_scalar.default":
+            return self._size_check(node)
         value = node.meta.get("val")
         if isinstance(value, torch.SymFloat) and str(node.target) in _ITEM:
             self.names[node] = self.name(node.args[0])  # operators take the tensor in place of the number
@@ -304,6 +308,23 @@ class _Extractor:
             return self._indexing(node)
         return [self._node(node)]
 
+    def _size_check(self, node: Any) -> List[Any]:
+        """What PyTorch found must hold for sizes that depend on data; the graph relies on it."""
+        value = node.args[0].meta.get("val") if isinstance(node.args[0], torch.fx.Node) else node.args[0]
+        if not isinstance(value, torch.SymBool):
+            return []
+        condition = value.node.expr.xreplace(self.symbols)
+        kind = type(condition).__name__
+        if not condition.free_symbols & self._run_time.keys() or kind not in _REWRITTEN:
+            return []
+        left, right = (expression_text(side) for side in condition.args)
+        if kind != "Equality":
+            less, more = (left, right) if "Less" in kind else (right, left)
+            less = f"({less} + 1)" if kind.startswith("Strict") else less
+            left, right = f"min({less}, {more})", less
+        message = f"sizes that depend on data do not fit the model: {condition} does not hold"
+        return [(self.name(node), "check_equal", source_of(node), [("size", left), ("size", right), message], {}, [])]
+
     def _indexing(self, node: Any) -> List[Any]:
         """A mask among the indices becomes the positions of its true elements."""
         indices = list(node.args[1])
@@ -315,7 +336,9 @@ class _Extractor:
         mask = indices[place]
         name, rank = f"{self.name(node)}_positions", mask.meta["val"].dim()
         count = self.size_text(node.meta["val"].shape[place])
-        nodes = [(name, "aten.nonzero.default", "", [("node", self.name(mask))], {}, [("int64", [count, str(rank)])])]
+        nodes: List[Any] = [
+            (name, "aten.nonzero.default", "", [("node", self.name(mask))], {}, [("int64", [count, str(rank)])])
+        ]
         columns = []
         for axis in range(rank):
             columns.append(("node", f"{name}_{axis}"))

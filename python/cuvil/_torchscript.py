@@ -7,6 +7,7 @@ unrolled. Tensors are PyTorch's own business. Branches and loops that depend on 
 from __future__ import annotations
 
 import inspect
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, ClassVar, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
@@ -32,6 +33,15 @@ def load(path: str) -> Any:
             f"cannot load '{path}' as TorchScript: {error}\n"
             "A file of torch.export goes through torch.export.load, one of torch.save holds no program."
         ) from error
+
+
+def scripted(model: Any) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.jit.script(model)
+    except Exception as error:
+        raise CompileError(f"torch.jit.script cannot compile it: {error}") from error
 
 
 def copied(state: Dict[Key, Any]) -> Dict[Key, Any]:
@@ -212,6 +222,10 @@ class ScriptProgram(torch.nn.Module):
 
     def _register_constants(self, block: Any) -> None:
         for node in block.nodes():
+            if "mkldnn" in node.kind():
+                raise CompileError(
+                    f"the model uses {node.kind()}: compile it as it was before torch.jit.optimize_for_inference"
+                )
             if node.kind() == "prim::Constant" and node.hasAttribute("value") and node.kindOf("value") == "t":
                 if _is_plain_number(node.t("value")):
                     continue
@@ -539,10 +553,7 @@ class _Interpreter:
             condition = _decided(condition)
         if condition is False:
             return False
-        if isinstance(trips, torch.SymInt):
-            more = _decided(trip < trips)
-        else:
-            more = trip < trips if isinstance(trips, int) else None
+        more = trip < trips if isinstance(trips, int) else None
         if more is False:
             return False
         return True if condition is True and more is True else None
@@ -564,14 +575,20 @@ def _is_changed(view: Any) -> bool:
 
 
 def _decided(condition: Any) -> Any:
-    """A bool, if it is the same for all sizes."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
+    """A bool, if it is the same for all sizes: PyTorch takes 0 and 1 for sizes that a varying one never has."""
+    from sympy import Dummy, S  # type: ignore[import-untyped]
 
-    if statically_known_true(condition):
-        return True
-    if statically_known_true(torch.sym_not(condition)):
-        return False
-    return condition
+    node = condition.node
+    ranges = node.shape_env.var_to_range
+    values_ = {}
+    for symbol in node.expr.free_symbols:
+        low = ranges[symbol].lower if symbol in ranges else None
+        if low is not None and low.is_Integer and low >= 0:
+            values_[symbol] = Dummy(integer=True, nonnegative=True) + (low if low > 2 else 0)
+        else:
+            values_[symbol] = Dummy(integer=True)
+    result = node.expr.xreplace(values_)
+    return True if result is S.true else False if result is S.false else condition
 
 
 def _placed(node: Any, why: str) -> CompileError:

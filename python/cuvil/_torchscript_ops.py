@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from cuvil import _torchscript_values as values
 from cuvil._errors import CompileError
 from cuvil._torchscript_values import (
+    CountedList,
     NumberTensor,
     RunTimeList,
     RunTimeNumber,
@@ -262,9 +263,11 @@ def _joined_numbers(items: List[Any], dtype: Any) -> Any:
     return torch.cat([part.to(dtype) for part in parts])
 
 
-def _length(items: Any) -> Any:
+def length(items: Any) -> Any:
     if isinstance(items, torch.Tensor):
         return items.shape[0]
+    if isinstance(items, CountedList):
+        return arithmetic("add", [items.before, len(items)])
     many = [item.rows.shape[0] - 1 for item in items if isinstance(item, RunTimeList)]
     return len(items) + sum(many)
 
@@ -305,7 +308,7 @@ _SPECIAL: Dict[str, Callable[..., Any]] = {
     "as_tensor": lambda data, dtype=None, device=None: (
         data if isinstance(data, torch.Tensor) and dtype is None else _tensor_of(data, dtype)
     ),
-    "len": _length,
+    "len": length,
     "size": _sizes,
     "dim": lambda x: 0 if isinstance(x, NumberTensor) else x.dim(),
     "numel": _count,

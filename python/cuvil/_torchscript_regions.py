@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils import _pytree as pytree
 
 from cuvil import _torchscript as script
+from cuvil import _torchscript_ops as ops
 from cuvil import _torchscript_values as values
-from cuvil._control_flow import has_local_symbols, if_op, known_symbols, loop_op
+from cuvil._control_flow import has_local_symbols, if_op, kinds_of, known_symbols, loop_op, without_tracing
 from cuvil._errors import CompileError, ModelRaises
-from cuvil._torchscript_values import NumberTensor, RunTimeList, RunTimeNumber, RunTimeOptional, scalar_tensor
+from cuvil._torchscript_values import (
+    CountedList,
+    NumberTensor,
+    RunTimeList,
+    RunTimeNumber,
+    RunTimeOptional,
+    scalar_tensor,
+)
 
 
 def _is_traced(leaf: Any) -> bool:
@@ -219,13 +227,13 @@ class _Region:
         return [inner.get(value) for value in block.outputs()], effects
 
     def run_trip(
-        self, body: Any, inputs: Dict[str, Any], operands: Sequence[Any], changed: Sequence[Any], rows: Iterable[str]
+        self, body: Any, inputs: Dict[str, Any], operands: Sequence[Any], changed: Sequence[Any], rows: Dict[str, Any]
     ) -> Tuple[List[Any], List[Any], List[Any]]:
         """The same for a trip of a loop, from the values ``changed``; and what it appends to the lists ``rows``."""
         env, attributes = self._captured.restore(operands)
         versions = _versions(operands)
         inner = script._Interpreter(self._interpreter.program, {**self._interpreter.attributes, **attributes})
-        inner.env = {**env, **inputs, **{name: [] for name in rows}}
+        inner.env = {**env, **inputs, **rows}
         for name, value in zip(self._changed, changed):
             before, now = inner.env[name], value.clone()
             inner.env.update({other: now for other, tensor in inner.env.items() if tensor is before})
@@ -238,7 +246,7 @@ class _Region:
         return (
             [inner.get(value) for value in body.outputs()],
             effects,
-            [scalar_tensor(inner.env[name][0]).clone() for name in rows],
+            [scalar_tensor(items[0]).clone() for items in rows.values()],
         )
 
     def apply(self, effects: Sequence[Any]) -> None:
@@ -286,6 +294,12 @@ def branch(interpreter: Any, node: Any, condition: Any) -> None:
         return run
 
     flag = condition.tensor if isinstance(condition, RunTimeNumber) else condition
+    assumed = _assumed(condition)
+    if assumed is not None and not _can_branch(function(0), function(1), captured.operands, found):
+        # PyTorch's own operators assume the same of sizes: the way that they contradict cannot be traced.
+        message = f"sizes that vary are assumed to be 2 or more here: {flag.node.expr} must be {assumed}"
+        _take(interpreter, node, flag, 0 if assumed else 1, message)
+        return None
     tensors = if_op(flag, function(0), function(1), captured.operands)
     results, changes = _merge(found[0], found[1], tensors)
     region.apply(changes)
@@ -294,28 +308,65 @@ def branch(interpreter: Any, node: Any, condition: Any) -> None:
     return None
 
 
+def _assumed(condition: Any) -> Optional[bool]:
+    """What a condition on sizes is, if they are 2 or more."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    if not isinstance(condition, torch.SymBool):
+        return None
+    if statically_known_true(condition):
+        return True
+    return False if statically_known_true(torch.sym_not(condition)) else None
+
+
+def _can_branch(then: Any, otherwise: Any, operands: Sequence[Any], found: Dict[int, _Outputs]) -> bool:
+    """Whether both ways can be traced, and give values of the same kinds."""
+    try:
+        with without_tracing(operands):
+            for _ in range(2):
+                tensors = [then(*operands), otherwise(*operands)]
+        _merge(found[0], found[1], tensors[0])
+        return kinds_of(tensors[0]) == kinds_of(tensors[1])
+    except (CompileError, RuntimeError, IndexError, ValueError):
+        return False
+    finally:
+        found.clear()
+
+
+def _flag_of(condition: Any) -> Any:
+    """A condition as a tensor."""
+    if not isinstance(condition, torch.SymBool):
+        return scalar_tensor(condition)
+    (flag,) = if_op(condition, lambda: (torch.full((), True),), lambda: (torch.full((), False),), ())
+    return flag
+
+
+def _take(interpreter: Any, node: Any, condition: Any, way: int, message: str) -> None:
+    """Takes one way of a branch, after a check that it is the right one."""
+    flag = _flag_of(condition)
+    torch.ops.aten._assert_async.msg(torch.logical_not(flag) if way == 1 else flag, message)
+    block = list(node.blocks())[way]
+    interpreter.block(block)
+    for value, result in zip(node.outputs(), block.outputs()):
+        interpreter.env[value.debugName()] = interpreter.get(result)
+
+
 def _raises(block: Any) -> bool:
     return any(node.kind() == "prim::RaiseException" for node in block.nodes())
 
 
 def _checked(interpreter: Any, node: Any, condition: Any, raises: Sequence[bool]) -> None:
     """One way raises: the other is taken, after a check."""
-    blocks = list(node.blocks())
     message = ""
-    flag = scalar_tensor(condition)
-    for block, way in zip(blocks, raises):
+    for block, way in zip(node.blocks(), raises):
         if way:
             try:
                 interpreter.block(block)
             except ModelRaises as error:
                 message = str(error)
-    torch.ops.aten._assert_async.msg(torch.logical_not(flag) if raises[0] else flag, message or "the model raises")
     if raises[0] and raises[1]:
         raise ModelRaises(message)
-    block = blocks[1 if raises[0] else 0]
-    interpreter.block(block)
-    for value, result in zip(node.outputs(), block.outputs()):
-        interpreter.env[value.debugName()] = interpreter.get(result)
+    _take(interpreter, node, condition, 1 if raises[0] else 0, message or "the model raises")
 
 
 def loop(interpreter: Any, node: Any, trip: int, trips: Any, condition: Any, carried: Sequence[Any]) -> None:
@@ -326,6 +377,9 @@ def loop(interpreter: Any, node: Any, trip: int, trips: Any, condition: Any, car
     rows = _appended(body, effects)
     for name in rows:
         effects.changed_containers.pop(name)
+    lengths = {name: ops.length(interpreter.env[name]) for name in rows}
+    if not all(isinstance(length, int) for length in lengths.values()):
+        raise CompileError("two loops whose numbers of trips depend on data append to one list")
     captured = _Captured(interpreter, effects)
     region = _Region(interpreter, captured, effects, keys)
     parameters = [value.debugName() for value in body.inputs()]
@@ -357,7 +411,13 @@ def loop(interpreter: Any, node: Any, trip: int, trips: Any, condition: Any, car
         values_in, changed_in = restored(arguments[:count])
         index = RunTimeNumber(number + trip if trip else number)
         inputs = dict(zip(parameters, [index, *values_in]))
-        (goes_on, *outputs), changes, appended = region.run_trip(body, inputs, arguments[count:], changed_in, rows)
+        (goes_on, *outputs), changes, appended = region.run_trip(
+            body,
+            inputs,
+            arguments[count:],
+            changed_in,
+            {name: CountedList(values.arithmetic("add", [RunTimeNumber(number), lengths[name]])) for name in rows},
+        )
         end = _Outputs((outputs, changes))
         found[:] = [end]
         if end.kinds != start.kinds or end.spec != start.spec:
@@ -380,10 +440,19 @@ def loop(interpreter: Any, node: Any, trip: int, trips: Any, condition: Any, car
     for key, value in zip(keys, changes[len(names) :]):
         interpreter.attributes[key] = value
         interpreter.written.add(key)
+    if _is_endless(node, body) and isinstance(trips, torch.SymInt):
+        for stack in results[count:]:
+            torch._check(stack.shape[0] == trips)
     for (name, numbers), stack in zip(rows.items(), results[count:]):
         interpreter.env[name].append(RunTimeList(stack, numbers))
     for value, result in zip(node.outputs(), outputs):
         interpreter.env[value.debugName()] = result
+
+
+def _is_endless(node: Any, body: Any) -> bool:
+    """Whether the loop runs for all its trips."""
+    conditions = [list(node.inputs())[1], next(iter(body.outputs()))]
+    return all(value.node().kind() == "prim::Constant" and value.toIValue() is True for value in conditions)
 
 
 def _keep_constants(start: _Outputs, end: _Outputs) -> None:
@@ -392,15 +461,29 @@ def _keep_constants(start: _Outputs, end: _Outputs) -> None:
             raise CompileError(f"a loop that depends on data changes {a!r} to {b!r}, which is not a tensor or number")
 
 
+def _note_uses(block: Any, kinds: Dict[str, Set[str]]) -> None:
+    """The kinds of the nodes that use each value."""
+    for node in block.nodes():
+        for value in node.inputs():
+            kinds.setdefault(value.debugName(), set()).add(node.kind())
+        for inner in node.blocks():
+            _note_uses(inner, kinds)
+    for value in block.outputs():
+        kinds.setdefault(value.debugName(), set()).add("output")
+
+
 def _appended(body: Any, effects: Any) -> Dict[str, bool]:
     """Lists to which each trip appends one tensor or number (True)."""
     top: Set[str] = set()
     for node in body.nodes():
         if node.kind() == "aten::append":
             top.add(next(iter(node.inputs())).debugName())
+    kinds: Dict[str, Set[str]] = {}
+    _note_uses(body, kinds)
     found: Dict[str, bool] = {}
     for name, nodes in sorted(effects.changed_containers.items()):
-        if name in top and len(nodes) == 1 and nodes[0].kind() == "aten::append":
+        only = len(nodes) == 1 and nodes[0].kind() == "aten::append" and kinds[name] <= {"aten::append", "aten::len"}
+        if name in top and only:
             kind = list(nodes[0].inputs())[1].type().kind()
             if kind in {"TensorType", "IntType", "FloatType", "BoolType"}:
                 found[name] = kind != "TensorType"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -49,11 +49,27 @@ class RunTimeList:
         return list(self.rows.tolist()) if self.numbers else list(self.rows)
 
 
+class CountedList(list):  # type: ignore[type-arg]
+    """In a loop's body: what the trip has appended, after the items of which only the number (``before``) is known."""
+
+    def __init__(self, before: Any, items: Iterable[Any] = ()) -> None:
+        super().__init__(items)
+        self.before = before
+
+
+def _first_and_rest(items: Iterable[Any]) -> Tuple[Any, List[Any]]:
+    first, *rest = items
+    return first, rest
+
+
 class Uninitialized:
     """What a variable holds on a way that raises."""
 
 
 pytree.register_pytree_node(RunTimeNumber, lambda n: ([n.tensor], None), lambda children, _: RunTimeNumber(*children))
+pytree.register_pytree_node(
+    CountedList, lambda n: ([n.before, *n], None), lambda children, _: CountedList(*_first_and_rest(children))
+)
 pytree.register_pytree_node(
     RunTimeList,
     lambda n: ([n.rows], n.numbers),

@@ -106,6 +106,72 @@ def test_branch_on_a_size_that_varies() -> None:
     check(on_shape, *calls, input_spec=[("x", ("n", 3), "float32")])
 
 
+@torch.jit.script
+def squeezes_one(x):
+    if x.size(0) == 1:
+        return x.squeeze(0) * 2
+    return x.sum(0)
+
+
+def test_way_that_sizes_of_two_and_more_cannot_take() -> None:
+    compiled = check(squeezes_one, *((torch.randn(n, 3),) for n in (2, 5)), input_spec=[("x", ("n", 3), "float32")])
+    with pytest.raises(cuvil.InputError, match="assumed to be 2 or more"):
+        compiled(torch.randn(1, 3))
+    check(squeezes_one, (torch.randn(1, 3),))
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(8, 2)
+        self.norm = torch.nn.LayerNorm(8)
+
+    def forward(self, x, mask: Optional[torch.Tensor] = None):
+        y, _ = self.attention(x, x, x, attn_mask=mask, need_weights=False)
+        return self.norm(x + y)
+
+
+def test_attention_with_sizes_that_vary() -> None:
+    calls = [(torch.randn(t, b, 8),) for t, b in ((3, 2), (5, 1), (4, 4))]
+    check(scripted(Attention), *calls, input_spec=[("x", ("t", "b", 8), "float32")])
+    check(scripted(Attention), (torch.randn(5, 2, 8), torch.zeros(5, 5)))
+
+
+class Tripled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+@torch.jit.interface
+class Part(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pass
+
+
+class UsesPart(torch.nn.Module):
+    __annotations__ = {"part": Part}
+
+    def __init__(self):
+        super().__init__()
+        self.part = Tripled()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.part.forward(x) + 1
+
+
+def test_interface() -> None:
+    check(torch.jit.script(UsesPart()), (torch.randn(3),))
+
+
+def test_frozen_and_optimised() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).eval()
+    x = torch.randn(1, 3, 8, 8)
+    check(torch.jit.freeze(torch.jit.script(model)), (x,))
+    optimised = torch.jit.optimize_for_inference(torch.jit.script(model))
+    with pytest.raises(cuvil.CompileError, match="optimize_for_inference"):
+        cuvil.compile(optimised, input_spec=[("x", x)])
+
+
 class Optionals(torch.nn.Module):
     def forward(self, x, y: Optional[torch.Tensor] = None, scale: float = 2.0, flag: bool = False):
         if y is not None:
@@ -242,6 +308,44 @@ def rows(x, n):
 def test_list_that_a_loop_on_data_fills() -> None:
     x = torch.randn(2, 3)
     check(rows, *((x, torch.tensor(n)) for n in (1, 4, 7)))
+
+
+class Steps(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = torch.nn.LSTMCell(4, 6)
+
+    def forward(self, x):
+        h, c = torch.zeros(x.size(1), 6), torch.zeros(x.size(1), 6)
+        out = []
+        for t in range(x.size(0)):
+            h, c = self.cell(x[t], (h, c))
+            out.append(h)
+        return torch.stack(out) + x[:, :, :1], (h, c)
+
+
+def test_loop_over_a_size_that_varies() -> None:
+    calls = [(torch.randn(t, b, 4),) for t, b in ((3, 2), (5, 1), (1, 4))]
+    check(scripted(Steps), *calls, input_spec=[("x", ("t", "b", 4), "float32")])
+
+
+@torch.jit.script
+def collected(x, n: int):
+    tokens: List[int] = []
+    states: List[torch.Tensor] = []
+    found: Optional[torch.Tensor] = None
+    while bool(x.sum() > 0.5) and len(tokens) < n:
+        x = x * 0.5
+        tokens.append(int(x.sum() * 10))
+        states.append(x)
+    if len(tokens) > 1:
+        found = torch.tensor(tokens)
+    return tokens, states, found, float(x[0]), x.size(0)
+
+
+def test_results_that_are_no_tensors() -> None:
+    calls = [(torch.ones(3) * scale, 4) for scale in (0.01, 0.5, 1.0, 100.0)]
+    check(collected, *calls)
 
 
 @torch.jit.script
@@ -439,6 +543,26 @@ def test_both_errors_are_told() -> None:
 
 
 # torch.export's own operators
+
+
+class Checked(torch.nn.Module):
+    def forward(self, x, k, z):
+        n = k.item()
+        torch._check(n >= 0)
+        torch._check(n <= x.shape[0])
+        y = x[:n]
+        return torch.cat([y, y * 2]) + z
+
+
+def test_what_export_assumes_of_run_time_sizes_is_checked() -> None:
+    auto = {0: torch.export.Dim.AUTO}
+    x, z = torch.randn(6, 3), torch.randn(4, 3)
+    program = torch.export.export(Checked(), (x, torch.tensor(2), z), dynamic_shapes=(auto, None, auto))
+    compiled = cuvil.compile(program)
+    torch.testing.assert_close(compiled(x, torch.tensor(2), z), Checked()(x, torch.tensor(2), z))
+    for k in (3, 7, -1):
+        with pytest.raises(cuvil.InputError):
+            compiled(x, torch.tensor(k), z)
 
 
 class Cond(torch.nn.Module):

@@ -36,6 +36,7 @@ struct ExportedGraph;
 ///     rows…); its results are the carried values and the stacks of the rows
 ///   sizes(tensor, symbols): its elements are the symbols' values
 ///   compare(function, size, size), a bool
+///   check_equal(size, size, message)
 struct Node {
   std::string name;
   std::string target;  // "aten.add.Tensor"

@@ -1,5 +1,6 @@
 #include "import/aten/import.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "import/aten/call.hpp"
@@ -33,7 +34,7 @@ bool is_assertion(const Node& node) {
 
 bool is_built_in(const std::string& target) {
   return target == "getitem" || target == "if" || target == "loop" || target == "sizes" || target == "compare" ||
-         target == "aten._assert_async.msg";
+         target == "check_equal" || target == "aten._assert_async.msg";
 }
 
 using Missing = std::map<std::string, std::vector<const Node*>>;
@@ -87,6 +88,7 @@ class Importer {
     for (const Input& input : exported_.inputs) {
       level.values[input.name] = {level.graph.add_input(input.label, bound(type_of(input.meta)))};
     }
+    input_symbols_ = bound_;
     add_body(exported_, level);
     for (const auto& [name, node] : exported_.outputs) level.graph.add_output(name, output_of(level, name, node));
     return std::move(level.graph);
@@ -119,6 +121,14 @@ class Importer {
     std::vector<Type> types;
     for (const Meta& meta : node.outputs) types.push_back(bound(type_of(meta)));
     return types;
+  }
+
+  bool depends_on_data(const Shape& shape) const {
+    return std::any_of(shape.begin(), shape.end(), [&](const Dim& d) {
+      const std::vector<Dim> symbols = d.symbols();
+      return std::any_of(symbols.begin(), symbols.end(),
+                         [&](const Dim& s) { return !input_symbols_.count(s.symbol_name()); });
+    });
   }
 
   // Notes that a tensor of this type gives values to symbols.
@@ -160,7 +170,7 @@ class Importer {
 
   void add_node(const Node& node, Level& level) {
     if (node.target == "aten._assert_async.msg") return add_check(node, level);
-    if ((computes_sizes(node) && node.target != "sizes") || is_assertion(node)) return;
+    if ((computes_sizes(node) && !is_built_in(node.target)) || is_assertion(node)) return;
     Builder& b = level.b;
     Call call(b, node, level.values, symbols_);
     b.set_source(node.name + " (" + node.target + (node.source.empty() ? "" : ", " + node.source) + ")");
@@ -180,6 +190,11 @@ class Importer {
         bind_sizes(call, level);
       } else if (node.target == "compare") {
         call.set(compare(call));
+      } else if (node.target == "check_equal") {
+        b.node(Op::CheckEqual, {},
+               {{"lhs", std::vector<Dim>{call.size(0)}},
+                {"rhs", std::vector<Dim>{call.size(1)}},
+                {"message", call.text(2, nullptr, "")}});
       } else {
         table().at(node.target)(call);
       }
@@ -195,7 +210,10 @@ class Importer {
       if (!v || !node.outputs[i].is_tensor) continue;
       if (v->type.dtype != call.result_dtype(i)) v = call.results[i] = b.cast(v, call.result_dtype(i));
       Shape wanted = call.result_shape(i);
-      if (!same_sizes(v->type.shape, wanted)) {
+      if (same_sizes(v->type.shape, wanted)) continue;
+      if (v->type.shape.size() == wanted.size() && (depends_on_data(v->type.shape) || depends_on_data(wanted))) {
+        b.node(Op::CheckEqual, {}, {{"lhs", v->type.shape}, {"rhs", wanted}});
+      } else {
         throw InternalError("node '" + node.name + "' (" + node.target + "): imported as " + v->type.str() +
                             ", but PyTorch gives " + shape_str(wanted));
       }
@@ -300,6 +318,7 @@ class Importer {
 
   const ExportedGraph& exported_;
   std::map<std::string, Dim> symbols_;
+  SymbolNames input_symbols_;
   SymbolNames bound_;  // those that have a value where they are first used
   int checks_ = 0;
 };
