@@ -87,5 +87,6 @@ std::vector<Row> scatter_rows();
 std::vector<Row> order_rows();
 std::vector<Row> network_rows();
 std::vector<Row> creation_rows();
+std::vector<Row> special_rows();
 
 }  // namespace cuvil::aten

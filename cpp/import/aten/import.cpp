@@ -13,7 +13,7 @@ const std::map<std::string, Lowering>& table() {
   static const std::map<std::string, Lowering> rows = [] {
     std::map<std::string, Lowering> t;
     for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), scatter_rows(), order_rows(),
-                               network_rows(), creation_rows()}) {
+                               network_rows(), creation_rows(), special_rows()}) {
       for (const Row& row : family) t.emplace(row.target, row.lower);
     }
     return t;
