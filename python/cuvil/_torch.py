@@ -246,8 +246,10 @@ class _Extractor:
         value = node.meta.get("val")
         metas = [self._meta(item) for item in value] if isinstance(value, (tuple, list)) else [self._meta(value)]
         target = "getitem" if node.target is operator.getitem else str(node.target)
-        if target == "aten.as_strided.default":
+        if target in {"aten.as_strided.default", "aten.as_strided_copy.default"}:
             target = _strided_target(node)
+        elif target == "aten.as_strided_scatter.default":
+            _check_contiguous(node)
         return (
             node.name,
             target,
@@ -297,9 +299,13 @@ def _strided_target(node: Any) -> str:
         same_elements &= extent == 1 or x.stride()[axis] == stride[axis]
     if same_elements:
         return "aten.alias.default"
-    if not x.is_contiguous():
-        raise CompileError(f"node '{node.name}': as_strided of a tensor that is not contiguous is not supported")
+    _check_contiguous(node)
     return "aten.as_strided.default"
+
+
+def _check_contiguous(node: Any) -> None:
+    if not node.args[0].meta["val"].is_contiguous():
+        raise CompileError(f"node '{node.name}': as_strided of a tensor that is not contiguous is not supported")
 
 
 def _attribute(module: Any, path: str) -> Any:

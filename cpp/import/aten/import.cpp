@@ -12,8 +12,9 @@ namespace {
 const std::map<std::string, Lowering>& table() {
   static const std::map<std::string, Lowering> rows = [] {
     std::map<std::string, Lowering> t;
-    for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), scatter_rows(), order_rows(),
-                               network_rows(), creation_rows(), special_rows()}) {
+    for (const auto& family :
+         {pointwise_rows(), shape_rows(), reduction_rows(), scatter_rows(), order_rows(), network_rows(),
+          creation_rows(), special_rows(), pooling_rows(), view_rows(), resize_rows(), distance_rows()}) {
       for (const Row& row : family) t.emplace(row.target, row.lower);
     }
     return t;
@@ -94,9 +95,14 @@ Graph import_graph(const ExportedGraph& exported) {
     b.set_source(w.name);
     values[w.name] = {b.constant(w.tensor)};
   }
+  std::map<std::string, std::set<size_t>> used_outputs;
+  for (const Node& node : exported.nodes) {
+    if (node.target == "getitem")
+      used_outputs[node.args.at(0).text].insert(static_cast<size_t>(node.args.at(1).integer));
+  }
   for (const Node& node : exported.nodes) {
     if (computes_sizes(node) || is_assertion(node)) continue;
-    Call call(b, node, values, symbols);
+    Call call(b, node, values, symbols, used_outputs[node.name]);
     b.set_source(node.name + " (" + node.target + (node.source.empty() ? "" : ", " + node.source) + ")");
     if (node.target == "getitem") {
       const auto& tuple = values.at(node.args.at(0).text);

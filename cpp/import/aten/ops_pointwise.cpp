@@ -149,7 +149,8 @@ void elu(Call& c) {
   c.set(c.b.select(c.b.binary(Fn::Gt, x, 0.0), c.b.binary(Fn::Mul, x, scale), negative));
 }
 void square(Call& c) {
-  c.set(c.b.mul(c.tensor(0), c.tensor(0)));
+  Value* x = c.operand(0, c.result_dtype());
+  c.set(x->type.dtype == DType::boolean ? x : c.b.mul(x, x));
 }
 void exp2(Call& c) {
   c.set(c.b.binary(Fn::Pow, c.b.scalar(c.result_dtype(), 2), c.operand(0, c.result_dtype())));
@@ -278,6 +279,25 @@ std::vector<Row> pointwise_rows() {
       {"aten.bitwise_or.Scalar", bitwise<Fn::Or>},
       {"aten.bitwise_xor.Tensor", bitwise<Fn::Xor>},
       {"aten.bitwise_xor.Scalar", bitwise<Fn::Xor>},
+      {"aten.bitwise_and.Scalar_Tensor", bitwise<Fn::And>},
+      {"aten.bitwise_or.Scalar_Tensor", bitwise<Fn::Or>},
+      {"aten.bitwise_xor.Scalar_Tensor", bitwise<Fn::Xor>},
+      {"aten.bitwise_left_shift.Tensor", bitwise<Fn::Shl>},
+      {"aten.bitwise_left_shift.Tensor_Scalar", bitwise<Fn::Shl>},
+      {"aten.bitwise_left_shift.Scalar_Tensor", bitwise<Fn::Shl>},
+      {"aten.bitwise_right_shift.Tensor", bitwise<Fn::Shr>},
+      {"aten.bitwise_right_shift.Tensor_Scalar", bitwise<Fn::Shr>},
+      {"aten.bitwise_right_shift.Scalar_Tensor", bitwise<Fn::Shr>},
+      {"aten.__and__.Scalar", bitwise<Fn::And>},
+      {"aten.__and__.Tensor", bitwise<Fn::And>},
+      {"aten.__or__.Scalar", bitwise<Fn::Or>},
+      {"aten.__or__.Tensor", bitwise<Fn::Or>},
+      {"aten.__xor__.Scalar", bitwise<Fn::Xor>},
+      {"aten.__xor__.Tensor", bitwise<Fn::Xor>},
+      {"aten.__lshift__.Scalar", bitwise<Fn::Shl>},
+      {"aten.__lshift__.Tensor", bitwise<Fn::Shl>},
+      {"aten.__rshift__.Scalar", bitwise<Fn::Shr>},
+      {"aten.__rshift__.Tensor", bitwise<Fn::Shr>},
       {"aten.bitwise_not.default", bitwise_not},
       {"aten.where.self", where},
       {"aten.where.ScalarSelf", where},

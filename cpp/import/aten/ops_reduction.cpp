@@ -126,25 +126,6 @@ void var_mean(Call& c) {
   c.set(m.variance);
   c.set(m.mean);
 }
-void norm(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
-  double p = c.real(1, "ord", 2);
-  std::vector<int64_t> axes = axes_of(c, 2, x);
-  bool keep = c.boolean(3, "keepdim");
-  Value* a = c.b.unary(Fn::Abs, x);
-  if (std::isinf(p)) {
-    c.set(c.b.reduce(p > 0 ? ReduceFn::Max : ReduceFn::Min, a, axes, keep));
-  } else if (p == 0) {
-    Value* nonzero = c.b.cast(c.b.binary(Fn::Ne, x, 0.0), x->type.dtype);
-    c.set(c.b.reduce(ReduceFn::Sum, nonzero, axes, keep));
-  } else if (p == 1) {
-    c.set(c.b.reduce(ReduceFn::Sum, a, axes, keep));
-  } else if (p == 2) {
-    c.set(c.b.unary(Fn::Sqrt, c.b.reduce(ReduceFn::Sum, c.b.mul(x, x), axes, keep)));
-  } else {
-    c.set(c.b.binary(Fn::Pow, c.b.reduce(ReduceFn::Sum, c.b.binary(Fn::Pow, a, p), axes, keep), 1 / p));
-  }
-}
 template <ReduceFn fn>
 void scan(Call& c) {
   Value* x = c.operand(0, c.result_dtype());
@@ -199,7 +180,6 @@ std::vector<Row> reduction_rows() {
       {"aten.prod.dim_int", prod},
       {"aten.var.correction", var},
       {"aten.var_mean.correction", var_mean},
-      {"aten.linalg_vector_norm.default", norm},
       {"aten.cumsum.default", scan<ReduceFn::Sum>},
       {"aten.cumprod.default", scan<ReduceFn::Prod>},
       {"aten._softmax.default", softmax<false>},
