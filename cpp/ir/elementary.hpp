@@ -47,4 +47,21 @@ Value* zeta(Builder& b, Value* s, Value* q);
 /// The n-th derivative of digamma.
 Value* polygamma(Builder& b, int64_t n, Value* x);
 
+// Bessel's functions (bessel.cpp). A scaled I is without its factor exp(|x|), a scaled K without exp(-x).
+Value* bessel_j0(Builder& b, Value* x);
+Value* bessel_j1(Builder& b, Value* x);
+Value* bessel_y0(Builder& b, Value* x);
+Value* bessel_y1(Builder& b, Value* x);
+Value* bessel_i0(Builder& b, Value* x);
+Value* bessel_i1(Builder& b, Value* x);
+Value* bessel_k0(Builder& b, Value* x);
+Value* bessel_k1(Builder& b, Value* x);
+Value* scaled_bessel_i0(Builder& b, Value* x);
+Value* scaled_bessel_i1(Builder& b, Value* x);
+Value* scaled_bessel_k0(Builder& b, Value* x);
+Value* scaled_bessel_k1(Builder& b, Value* x);
+Value* spherical_bessel_j0(Builder& b, Value* x);
+/// Ai
+Value* airy(Builder& b, Value* x);
+
 }  // namespace cuvil
