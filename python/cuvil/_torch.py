@@ -97,6 +97,8 @@ def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_s
     was_training = module.training
     if was_training:
         module.eval()
+    # Of two inputs one of which is a view of the other, export would make a size of its own.
+    args, kwargs = torch.utils._pytree.tree_map(_without_base, (args, kwargs))
     try:
         with torch.no_grad():
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
@@ -110,6 +112,10 @@ def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_s
     finally:
         if was_training:
             module.train()
+
+
+def _without_base(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) and leaf._is_view() else leaf
 
 
 class _FunctionModule(torch.nn.Module):

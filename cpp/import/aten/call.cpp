@@ -180,6 +180,15 @@ Value* Call::operand(size_t position, DType dtype, const char* name) const {
   return b.cast(b.dim_value(d), dtype);
 }
 
+DType Call::work_dtype() const {
+  const DType t = result_dtype();
+  return t == DType::f16 || t == DType::bf16 ? DType::f32 : t;
+}
+
+Value* Call::wide(size_t position, const char* name) const {
+  return has(position, name) ? operand(position, work_dtype(), name) : nullptr;
+}
+
 Value* Call::number(DType dtype, double value) const {
   return is_float(dtype) ? b.scalar(dtype, value) : b.scalar_int(dtype, static_cast<int64_t>(value));
 }

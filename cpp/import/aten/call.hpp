@@ -56,6 +56,10 @@ class Call {
   Value* operand(size_t position, DType dtype, const char* name = nullptr) const;
   /// The dtype in which PyTorch computes an op on these arguments (tensors by their promotion rules, numbers weakly).
   DType promoted(const std::vector<size_t>& positions) const;
+  /// The dtype in which PyTorch computes an operator with this result: f32 for half types.
+  DType work_dtype() const;
+  /// The operand in work_dtype(); null if it is absent.
+  Value* wide(size_t position, const char* name = nullptr) const;
   /// A rank-0 constant of any dtype.
   Value* number(DType dtype, double value) const;
   /// -∞, or the smallest number of an integer dtype.
@@ -105,5 +109,6 @@ std::vector<Row> pooling_rows();
 std::vector<Row> view_rows();
 std::vector<Row> resize_rows();
 std::vector<Row> distance_rows();
+std::vector<Row> segment_rows();
 
 }  // namespace cuvil::aten

@@ -12,9 +12,9 @@ namespace {
 const std::map<std::string, Lowering>& table() {
   static const std::map<std::string, Lowering> rows = [] {
     std::map<std::string, Lowering> t;
-    for (const auto& family :
-         {pointwise_rows(), shape_rows(), reduction_rows(), scatter_rows(), order_rows(), network_rows(),
-          creation_rows(), special_rows(), pooling_rows(), view_rows(), resize_rows(), distance_rows()}) {
+    for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), scatter_rows(), order_rows(),
+                               network_rows(), creation_rows(), special_rows(), pooling_rows(), view_rows(),
+                               resize_rows(), distance_rows(), segment_rows()}) {
       for (const Row& row : family) t.emplace(row.target, row.lower);
     }
     return t;
@@ -62,6 +62,16 @@ bool same_sizes(const Shape& a, const Shape& b) {
     }
   }
   return true;
+}
+
+// PyTorch's names for sizes that only a run tells.
+bool depends_on_data(const Shape& shape) {
+  for (const Dim& d : shape) {
+    for (const Dim& symbol : d.symbols()) {
+      if (symbol.symbol_name()[0] == 'u') return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -125,6 +135,7 @@ Graph import_graph(const ExportedGraph& exported) {
       if (v->type.dtype != call.result_dtype(i)) v = call.results[i] = b.cast(v, call.result_dtype(i));
       Shape wanted = call.result_shape(i);
       if (!same_sizes(v->type.shape, wanted)) {
+        if (depends_on_data(wanted)) call.fail("a size depends on data, which is not supported yet");
         throw InternalError("node '" + node.name + "' (" + node.target + "): imported as " + v->type.str() +
                             ", but PyTorch gives " + shape_str(wanted));
       }

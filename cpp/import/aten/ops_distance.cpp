@@ -24,12 +24,8 @@ std::vector<int64_t> all_axes(const Value* x) {
   return axes;
 }
 
-Value* in_work_dtype(Call& c, size_t position) {
-  return c.operand(position, c.result_dtype() == DType::f64 ? DType::f64 : DType::f32);
-}
-
 void norm(Call& c) {
-  Value* x = in_work_dtype(c, 0);
+  Value* x = c.wide(0);
   std::vector<int64_t> axes = c.has(2, "dim") ? c.ints(2, "dim") : std::vector<int64_t>{};
   if (axes.empty() || x->type.rank() == 0) axes = all_axes(x);
   c.set(vector_norm(c, x, c.real(1, "ord", 2), axes, c.boolean(3, "keepdim")));
@@ -47,8 +43,8 @@ Value* distance(Call& c, Value* difference, double p) {
 
 // x1 […, p, m], x2 […, r, m] → […, p, r]
 void pairwise_distances(Call& c) {
-  Value* x = in_work_dtype(c, 0);
-  Value* y = in_work_dtype(c, 1);
+  Value* x = c.wide(0);
+  Value* y = c.wide(1);
   const int64_t rank = std::max(x->type.rank(), y->type.rank());
   auto widen = [&](Value* v, int64_t at) {
     while (v->type.rank() < rank) v = c.b.unsqueeze(v, {0});
@@ -59,7 +55,7 @@ void pairwise_distances(Call& c) {
 
 // Of each two rows of a matrix.
 void own_distances(Call& c) {
-  Value* x = in_work_dtype(c, 0);
+  Value* x = c.wide(0);
   if (!x->type.shape[0].is_constant()) c.fail("needs a known number of rows");
   const int64_t n = x->type.shape[0].value();
   std::vector<int64_t> first, second;
@@ -82,7 +78,7 @@ void own_distances(Call& c) {
 }
 
 void dist(Call& c) {
-  Value* difference = c.b.sub(in_work_dtype(c, 0), in_work_dtype(c, 1));
+  Value* difference = c.b.sub(c.wide(0), c.wide(1));
   c.set(vector_norm(c, difference, c.real(2, "p", 2), all_axes(difference), false));
 }
 

@@ -67,10 +67,10 @@ void linear(Call& c) {
 
 // beta · input + alpha · (a × b)
 void add_product(Call& c) {
-  DType t = c.result_dtype();
-  Value* y = c.b.product(c.tensor(1), c.tensor(2));
+  const DType t = c.work_dtype();
+  Value* y = c.b.cast(c.b.product(c.tensor(1), c.tensor(2)), t);
   if (c.has(4, "alpha") && c.real(4, "alpha") != 1) y = c.b.mul(y, c.operand(4, t, "alpha"));
-  Value* bias = c.tensor(0);
+  Value* bias = c.wide(0);
   if (c.has(3, "beta")) {
     double beta = c.real(3, "beta");
     if (beta == 0) {
@@ -132,8 +132,9 @@ void rms_norm(Call& c) {
 void batch_norm_inference(Call& c) {
   const bool empty = c.tensor(0)->type.rank() < 2;
   c.set(empty ? c.tensor(0)
-              : c.b.batch_norm(c.tensor(0), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"),
-                               c.tensor(3, "running_mean"), c.tensor(4, "running_var"), c.real(6, "eps", 1e-5)));
+              : c.b.batch_norm(c.wide(0), widened(c, c.optional_tensor(1, "weight")),
+                               widened(c, c.optional_tensor(2, "bias")), widened(c, c.tensor(3, "running_mean")),
+                               widened(c, c.tensor(4, "running_var")), c.real(6, "eps", 1e-5)));
   // Empty: nothing is saved in inference.
   for (size_t output : {1, 2}) c.set(c.b.full(c.result_shape(output), c.result_dtype(output), 0));
 }
@@ -146,8 +147,9 @@ void batch_norm(Call& c) {
     c.set(c.tensor(0));
     return;
   }
-  c.set(c.b.batch_norm(c.tensor(0), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"),
-                       c.tensor(3, "running_mean"), c.tensor(4, "running_var"), c.real(7, "eps", 1e-5)));
+  c.set(c.b.batch_norm(c.wide(0), widened(c, c.optional_tensor(1, "weight")), widened(c, c.optional_tensor(2, "bias")),
+                       widened(c, c.tensor(3, "running_mean")), widened(c, c.tensor(4, "running_var")),
+                       c.real(7, "eps", 1e-5)));
 }
 
 // input, weight, bias, training, momentum, eps → (output, …): the batch's own statistics
@@ -188,8 +190,7 @@ struct Pool {
   size_t spatial;
   std::vector<int64_t> window, strides;
 };
-Pool pool_of(Call& c, size_t spatial) {
-  Value* x = c.tensor(0);
+Pool pool_of(Call& c, Value* x, size_t spatial) {
   bool unbatched = x->type.shape.size() == spatial + 1;
   if (unbatched) x = c.b.unsqueeze(x, {0});
   Pool p{x, unbatched, spatial, c.ints(1, "kernel_size", spatial), c.ints(2, "stride", spatial)};
@@ -202,7 +203,7 @@ std::vector<int64_t> or_default(std::vector<int64_t> v, size_t n, int64_t value)
 
 template <int spatial>
 void max_pool(Call& c) {
-  Pool p = pool_of(c, spatial);
+  Pool p = pool_of(c, c.tensor(0), spatial);
   std::vector<int64_t> pads = or_default(c.ints(3, "padding", spatial), spatial, 0);
   std::vector<int64_t> dilations = or_default(c.ints(4, "dilation", spatial), spatial, 1);
   if (c.is_used(1)) {
@@ -216,7 +217,7 @@ void max_pool(Call& c) {
 
 template <int spatial>
 void avg_pool(Call& c) {
-  Pool p = pool_of(c, spatial);
+  Pool p = pool_of(c, c.wide(0), spatial);
   std::vector<int64_t> pads = or_default(c.ints(3, "padding", spatial), spatial, 0);
   Value* y = c.b.avg_pool(p.x, p.window, p.strides, both_sides(pads), c.boolean(4, "ceil_mode"),
                           c.boolean(5, "count_include_pad", true), c.integer(6, "divisor_override", 0));
@@ -225,9 +226,9 @@ void avg_pool(Call& c) {
 
 // query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
 void attention(Call& c) {
-  Value* q = c.tensor(0);
-  Value* k = c.tensor(1);
-  Value* v = c.tensor(2);
+  Value* q = c.wide(0);
+  Value* k = c.wide(1);
+  Value* v = c.wide(2);
   if (c.real(4, "dropout_p", 0) != 0) c.fail("dropout in attention is for training");
   const Dim& d = q->type.shape.back();
   double scale = c.has(6, "scale") ? c.real(6, "scale") : 1 / std::sqrt(static_cast<double>(d.value()));
@@ -251,7 +252,7 @@ void attention(Call& c) {
 }
 
 void glu(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   int axis = c.axis(1, "dim", x, -1);
   const Dim size = x->type.shape[static_cast<size_t>(axis)];
   Dim half = floor_div(size, 2);

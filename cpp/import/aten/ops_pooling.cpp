@@ -110,7 +110,7 @@ Windows adaptive_windows(Call& c, Value* x, size_t spatial) {
 }
 
 void adaptive_average(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   const Shape out = c.result_shape();
   const size_t rank = out.size(), spatial = c.sizes(1).size();
   bool global = true, divisible = true, empty = false;
@@ -134,10 +134,10 @@ void adaptive_average(Call& c) {
     c.set(c.b.avg_pool(x, window, window, std::vector<int64_t>(2 * window.size(), 0), false, true));
     return;
   }
-  const DType work = size_of(x->type.dtype) == 2 ? DType::f32 : x->type.dtype;
+  const DType work = x->type.dtype;
   Windows windows = adaptive_windows(c, x, spatial);
   Value* inside = windows.all_inside(c);
-  Value* gathered = c.b.select(inside, c.b.cast(gather_windows(c, x, windows.positions), work), c.b.scalar(work, 0));
+  Value* gathered = c.b.select(inside, gather_windows(c, x, windows.positions), c.b.scalar(work, 0));
   Value* count = c.b.reduce(ReduceFn::Sum, c.b.cast(inside, work), last_axes(inside, spatial), false);
   c.set(c.b.div(c.b.reduce(ReduceFn::Sum, gathered, last_axes(gathered, spatial), false), count));
 }

@@ -34,11 +34,11 @@ void sum_all(Call& c) {
   c.set(c.b.reduce(ReduceFn::Sum, x, axes_of(c, 99, x), false));
 }
 void mean(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   c.set(c.b.mean(x, axes_of(c, 1, x), c.boolean(2, "keepdim")));
 }
 void mean_all(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   std::vector<int64_t> axes(x->type.shape.size());
   std::iota(axes.begin(), axes.end(), 0);
   c.set(c.b.mean(x, axes, false));
@@ -117,18 +117,18 @@ double correction_of(Call& c) {
   return c.real(2, "correction", 1);
 }
 void var(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   c.set(moments(c, x, axes_of(c, 1, x), correction_of(c), c.boolean(3, "keepdim")).variance);
 }
 void var_mean(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   Moments m = moments(c, x, axes_of(c, 1, x), correction_of(c), c.boolean(3, "keepdim"));
   c.set(m.variance);
   c.set(m.mean);
 }
 template <ReduceFn fn>
 void scan(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   if (x->type.rank() == 0) {
     c.set(x);
     return;
@@ -138,12 +138,12 @@ void scan(Call& c) {
 }
 template <bool logarithm>
 void softmax(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   c.set(x->type.rank() == 0 ? scalar_like(c, x->type.dtype, logarithm ? 0 : 1)
                             : c.b.softmax(x, c.axis(1, "dim", x), logarithm));
 }
 void logsumexp(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   std::vector<int64_t> axes = axes_of(c, 1, x);
   bool keep = c.boolean(2, "keepdim");
   Value* top = c.b.reduce(ReduceFn::Max, x, axes, true);

@@ -11,18 +11,13 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Half types are computed in f32, as PyTorch does.
-DType work_dtype(Call& c) {
-  return c.result_dtype() == DType::f64 ? DType::f64 : DType::f32;
-}
-
 template <Value* (*function)(Builder&, Value*)>
 void elementary(Call& c) {
-  c.set(function(c.b, c.operand(0, work_dtype(c))));
+  c.set(function(c.b, c.wide(0)));
 }
 template <Value* (*function)(Builder&, Value*, Value*)>
 void elementary2(Call& c) {
-  c.set(function(c.b, c.operand(0, work_dtype(c)), c.operand(1, work_dtype(c))));
+  c.set(function(c.b, c.wide(0), c.wide(1)));
 }
 template <Value* (*function)(Builder&, Value*)>
 void in_double(Call& c) {
@@ -75,7 +70,7 @@ void round_decimals(Call& c) {
     c.set(x);
     return;
   }
-  Value* wide = c.b.cast(x, work_dtype(c));
+  Value* wide = c.b.cast(x, c.work_dtype());
   const double power = std::pow(10.0, static_cast<double>(std::llabs(decimals)));
   Value* y = c.b.unary(Fn::Round, c.b.binary(decimals < 0 ? Fn::Div : Fn::Mul, wide, power));
   c.set(c.b.binary(decimals < 0 ? Fn::Mul : Fn::Div, y, power));
@@ -138,7 +133,7 @@ void next_after(Call& c) {
 
 // log Σ exp of all elements up to each, with the running maximum taken out.
 void log_cumulative_sum(Call& c) {
-  const DType work = work_dtype(c);
+  const DType work = c.work_dtype();
   Value* x = c.operand(0, work);
   if (x->type.rank() == 0 || x->type.num_elements() == Dim(0)) {
     c.set(x);
