@@ -120,16 +120,19 @@ std::vector<llvm::Value*> KernelEmitter::accumulate(const ReductionDef& r, const
   if (!kernel_.schedule.dot_loop.empty()) {
     return {emit_dot(acc[0], dot_operand(e.args[0]->args[0], point), dot_operand(e.args[1]->args[0], point))};
   }
-  // A sum of products rounds once.
-  if (r.fn == ReduceFn::Sum && target_.fma && !mask && e.kind == Expr::Kind::Apply && e.fn == Fn::Mul &&
-      (r.dtype == DType::f32 || r.dtype == DType::f64)) {
+  std::vector<Value*> parts;
+  const bool products = r.fn == ReduceFn::Sum && e.kind == Expr::Kind::Apply && e.fn == Fn::Mul && is_float(r.dtype);
+  if (products && (is_half(r.dtype) || (target_.fma && !mask))) {
     Typed x = value(e.args[0], point), y = value(e.args[1], point);
     Value* a = is_vector ? as_vector(x) : x.value;
     Value* c = is_vector ? as_vector(y) : y.value;
-    return {b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, c, acc[0]})};
+    // A sum of products rounds once. Those of half types are exact in f32.
+    if (target_.fma && !mask) return {b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, c, acc[0]})};
+    parts.push_back(b_.CreateFMul(a, c));
+  } else {
+    Typed item = value(r.value, point);
+    parts.push_back(is_vector ? as_vector(item) : item.value);
   }
-  Typed item = value(r.value, point);
-  std::vector<Value*> parts{is_vector ? as_vector(item) : item.value};
   if (tracks_position(r.fn)) {
     bool vector_position = dim_is_vector(r.position);
     Value* position = vector_position ? vector_dim(r.position, point) : scalar_dim(r.position, point);

@@ -101,6 +101,8 @@ def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_s
     was_training = module.training
     if was_training:
         module.eval()
+    # Of two inputs one of which is a view of the other, export would make a size of its own.
+    args, kwargs = torch.utils._pytree.tree_map(_without_base, (args, kwargs))
     try:
         with torch.no_grad():
             return torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
@@ -116,6 +118,10 @@ def _export(model: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any], dynamic_s
     finally:
         if was_training:
             module.train()
+
+
+def _without_base(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) and leaf._is_view() else leaf
 
 
 class _FunctionModule(torch.nn.Module):
@@ -364,8 +370,10 @@ class _Extractor:
         value = node.meta.get("val")
         metas = [self.meta(item) for item in value] if isinstance(value, (tuple, list)) else [self.meta(value)]
         target = "getitem" if node.target is operator.getitem else str(node.target)
-        if target == "aten.as_strided.default":
+        if target in {"aten.as_strided.default", "aten.as_strided_copy.default"}:
             target = _strided_target(node)
+        elif target == "aten.as_strided_scatter.default":
+            _check_contiguous(node)
         return (
             self.name(node),
             target,
@@ -415,9 +423,13 @@ def _strided_target(node: Any) -> str:
         same_elements &= extent == 1 or x.stride()[axis] == stride[axis]
     if same_elements:
         return "aten.alias.default"
-    if not x.is_contiguous():
-        raise CompileError(f"node '{node.name}': as_strided of a tensor that is not contiguous is not supported")
+    _check_contiguous(node)
     return "aten.as_strided.default"
+
+
+def _check_contiguous(node: Any) -> None:
+    if not node.args[0].meta["val"].is_contiguous():
+        raise CompileError(f"node '{node.name}': as_strided of a tensor that is not contiguous is not supported")
 
 
 def _attribute(module: Any, path: str) -> Any:

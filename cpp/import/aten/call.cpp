@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "support/error.hpp"
 
@@ -177,6 +178,25 @@ Value* Call::operand(size_t position, DType dtype, const char* name) const {
   if (d.is_constant())
     return is_float(dtype) ? b.scalar(dtype, static_cast<double>(d.value())) : b.scalar_int(dtype, d.value());
   return b.cast(b.dim_value(d), dtype);
+}
+
+DType Call::work_dtype() const {
+  const DType t = result_dtype();
+  return t == DType::f16 || t == DType::bf16 ? DType::f32 : t;
+}
+
+Value* Call::wide(size_t position, const char* name) const {
+  return has(position, name) ? operand(position, work_dtype(), name) : nullptr;
+}
+
+Value* Call::number(DType dtype, double value) const {
+  return is_float(dtype) ? b.scalar(dtype, value) : b.scalar_int(dtype, static_cast<int64_t>(value));
+}
+
+Value* Call::lowest(DType dtype) const {
+  if (is_float(dtype)) return b.scalar(dtype, -std::numeric_limits<double>::infinity());
+  if (!is_signed_int(dtype)) return b.scalar_int(dtype, 0);
+  return b.scalar_int(dtype, INT64_MIN >> (64 - 8 * size_of(dtype)));
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@ using Values = std::map<std::string, std::vector<Value*>>;
 
 class Call {
  public:
-  Call(Builder& builder, const Node& node, const Values& values, const std::map<std::string, Dim>& symbols)
-      : b(builder), node_(node), values_(values), symbols_(symbols) {}
+  Call(Builder& builder, const Node& node, const Values& values, const std::map<std::string, Dim>& symbols,
+       const std::set<size_t>& used_outputs)
+      : b(builder), node_(node), values_(values), symbols_(symbols), used_outputs_(used_outputs) {}
 
   Builder& b;
 
@@ -44,6 +46,8 @@ class Call {
   /// An axis of a value of that rank, wrapped to be non-negative.
   int axis(size_t position, const char* name, const Value* of, std::optional<int64_t> fallback = std::nullopt) const;
 
+  /// Whether anybody reads this output of an operator that has several.
+  bool is_used(size_t output) const { return used_outputs_.count(output) != 0; }
   DType result_dtype(size_t output = 0) const;
   Shape result_shape(size_t output = 0) const;
   Dim parse_size(const std::string& text) const;
@@ -52,6 +56,14 @@ class Call {
   Value* operand(size_t position, DType dtype, const char* name = nullptr) const;
   /// The dtype in which PyTorch computes an op on these arguments (tensors by their promotion rules, numbers weakly).
   DType promoted(const std::vector<size_t>& positions) const;
+  /// The dtype in which PyTorch computes an operator with this result: f32 for half types.
+  DType work_dtype() const;
+  /// The operand in work_dtype(); null if it is absent.
+  Value* wide(size_t position, const char* name = nullptr) const;
+  /// A rank-0 constant of any dtype.
+  Value* number(DType dtype, double value) const;
+  /// -∞, or the smallest number of an integer dtype.
+  Value* lowest(DType dtype) const;
 
   void set(Value* v) { results.push_back(v); }
   /// An output nobody may use.
@@ -68,7 +80,12 @@ class Call {
   const Node& node_;
   const Values& values_;
   const std::map<std::string, Dim>& symbols_;
+  const std::set<size_t>& used_outputs_;
 };
+
+/// Max pooling with both results, values and positions in the plane (ops_pooling.cpp).
+void max_pool_with_indices(Call& c, Value* x, const std::vector<int64_t>& window, const std::vector<int64_t>& strides,
+                           const std::vector<int64_t>& pads, const std::vector<int64_t>& dilations);
 
 DType dtype_of(const std::string& torch_name);
 DType promote(DType a, DType b);
@@ -88,5 +105,11 @@ std::vector<Row> order_rows();
 std::vector<Row> network_rows();
 std::vector<Row> data_size_rows();
 std::vector<Row> creation_rows();
+std::vector<Row> special_rows();
+std::vector<Row> pooling_rows();
+std::vector<Row> view_rows();
+std::vector<Row> resize_rows();
+std::vector<Row> distance_rows();
+std::vector<Row> segment_rows();
 
 }  // namespace cuvil::aten

@@ -15,7 +15,8 @@ const std::map<std::string, Lowering>& table() {
   static const std::map<std::string, Lowering> rows = [] {
     std::map<std::string, Lowering> t;
     for (const auto& family : {pointwise_rows(), shape_rows(), reduction_rows(), scatter_rows(), order_rows(),
-                               network_rows(), creation_rows(), data_size_rows()}) {
+                               network_rows(), creation_rows(), data_size_rows(), special_rows(), pooling_rows(),
+                               view_rows(), resize_rows(), distance_rows(), segment_rows()}) {
       for (const Row& row : family) t.emplace(row.target, row.lower);
     }
     return t;
@@ -101,6 +102,7 @@ class Importer {
     Builder b{graph};
     Values values;
     SymbolNames symbols;  // made here
+    std::map<std::string, std::set<size_t>> used_outputs;
   };
 
   Dim parse(const std::string& text) const {
@@ -165,6 +167,10 @@ class Importer {
       level.b.set_source(w.name);
       level.values[w.name] = {level.b.constant(w.tensor)};
     }
+    for (const Node& node : body.nodes) {
+      if (node.target == "getitem")
+        level.used_outputs[node.args.at(0).text].insert(static_cast<size_t>(node.args.at(1).integer));
+    }
     for (const Node& node : body.nodes) add_node(node, level);
   }
 
@@ -172,7 +178,7 @@ class Importer {
     if (node.target == "aten._assert_async.msg") return add_check(node, level);
     if ((computes_sizes(node) && !is_built_in(node.target)) || is_assertion(node)) return;
     Builder& b = level.b;
-    Call call(b, node, level.values, symbols_);
+    Call call(b, node, level.values, symbols_, level.used_outputs[node.name]);
     b.set_source(node.name + " (" + node.target + (node.source.empty() ? "" : ", " + node.source) + ")");
     if (node.target == "getitem") {
       const auto& tuple = level.values.at(node.args.at(0).text);
@@ -305,7 +311,7 @@ class Importer {
   // The condition becomes a size, of which the check is made.
   void add_check(const Node& node, Level& level) {
     Builder& b = level.b;
-    Call call(b, node, level.values, symbols_);
+    Call call(b, node, level.values, symbols_, level.used_outputs[node.name]);
     b.set_source(node.name + " (" + node.target + (node.source.empty() ? "" : ", " + node.source) + ")");
     const Dim holds = Dim::symbol("check" + std::to_string(checks_++), 0, 1);
     Value* condition = b.cast(b.cast(call.tensor(0), DType::boolean), DType::i64);

@@ -67,10 +67,10 @@ void linear(Call& c) {
 
 // beta · input + alpha · (a × b)
 void add_product(Call& c) {
-  DType t = c.result_dtype();
-  Value* y = c.b.product(c.tensor(1), c.tensor(2));
+  const DType t = c.work_dtype();
+  Value* y = c.b.cast(c.b.product(c.tensor(1), c.tensor(2)), t);
   if (c.has(4, "alpha") && c.real(4, "alpha") != 1) y = c.b.mul(y, c.operand(4, t, "alpha"));
-  Value* bias = c.tensor(0);
+  Value* bias = c.wide(0);
   if (c.has(3, "beta")) {
     double beta = c.real(3, "beta");
     if (beta == 0) {
@@ -88,14 +88,32 @@ Value* widened(Call& c, Value* v) {
   return size_of(v->type.dtype) == 2 ? c.b.cast(v, DType::f32) : v;
 }
 
+// The second and third output of a normalisation: mean and 1 / sqrt(variance + eps), in their shapes.
+void set_statistics(Call& c, Value* x, const std::vector<int64_t>& axes, double epsilon) {
+  for (size_t output : {1, 2}) {
+    if (!c.is_used(output)) {
+      c.skip();
+      continue;
+    }
+    Value* v = c.b.mean(x, axes, true);
+    if (output == 2) {
+      Value* centred = c.b.sub(x, v);
+      v = c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, c.b.mean(c.b.mul(centred, centred), axes, true), epsilon));
+    }
+    c.set(c.b.reshape(v, c.result_shape(output)));
+  }
+}
+
 // input, normalized_shape, weight, bias, eps → (output, mean, rstd)
 void layer_norm(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = widened(c, c.tensor(0));
   auto axis = static_cast<int>(x->type.shape.size() - c.sizes(1).size());
-  c.set(c.b.layer_norm(widened(c, x), axis, widened(c, c.optional_tensor(2, "weight")),
-                       widened(c, c.optional_tensor(3, "bias")), c.real(4, "eps", 1e-5)));
-  c.skip();
-  c.skip();
+  const double epsilon = c.real(4, "eps", 1e-5);
+  c.set(c.b.layer_norm(x, axis, widened(c, c.optional_tensor(2, "weight")), widened(c, c.optional_tensor(3, "bias")),
+                       epsilon));
+  std::vector<int64_t> axes(x->type.shape.size() - static_cast<size_t>(axis));
+  std::iota(axes.begin(), axes.end(), axis);
+  set_statistics(c, x, axes, epsilon);
 }
 
 void rms_norm(Call& c) {
@@ -112,44 +130,58 @@ void rms_norm(Call& c) {
 
 // input, weight, bias, running_mean, running_var, momentum, eps → (output, …)
 void batch_norm_inference(Call& c) {
-  c.set(c.b.batch_norm(c.tensor(0), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"),
-                       c.tensor(3, "running_mean"), c.tensor(4, "running_var"), c.real(6, "eps", 1e-5)));
-  c.skip();
-  c.skip();
+  const bool empty = c.tensor(0)->type.rank() < 2;
+  c.set(empty ? c.tensor(0)
+              : c.b.batch_norm(c.wide(0), widened(c, c.optional_tensor(1, "weight")),
+                               widened(c, c.optional_tensor(2, "bias")), widened(c, c.tensor(3, "running_mean")),
+                               widened(c, c.tensor(4, "running_var")), c.real(6, "eps", 1e-5)));
+  // Empty: nothing is saved in inference.
+  for (size_t output : {1, 2}) c.set(c.b.full(c.result_shape(output), c.result_dtype(output), 0));
 }
 
 // input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
 void batch_norm(Call& c) {
   if (c.boolean(5, "training")) c.fail("batch normalisation by the batch's statistics needs PyTorch's decompositions");
-  c.set(c.b.batch_norm(c.tensor(0), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"),
-                       c.tensor(3, "running_mean"), c.tensor(4, "running_var"), c.real(7, "eps", 1e-5)));
+  if (c.tensor(0)->type.rank() < 2) {
+    // PyTorch lets an empty vector pass.
+    c.set(c.tensor(0));
+    return;
+  }
+  c.set(c.b.batch_norm(c.wide(0), widened(c, c.optional_tensor(1, "weight")), widened(c, c.optional_tensor(2, "bias")),
+                       widened(c, c.tensor(3, "running_mean")), widened(c, c.tensor(4, "running_var")),
+                       c.real(7, "eps", 1e-5)));
 }
 
 // input, weight, bias, training, momentum, eps → (output, …): the batch's own statistics
 void batch_norm_of_batch(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = widened(c, c.tensor(0));
   std::vector<int64_t> axes{0};
   for (int64_t i = 2; i < x->type.rank(); ++i) axes.push_back(i);
   Value* centred = c.b.sub(x, c.b.mean(x, axes, true));
   Value* variance = c.b.mean(c.b.mul(centred, centred), axes, true);
   Value* y = c.b.mul(centred, c.b.unary(Fn::Rsqrt, c.b.binary(Fn::Add, variance, c.real(5, "eps", 1e-5))));
-  if (Value* scale = c.optional_tensor(1, "weight")) y = c.b.mul(y, c.b.per_channel(scale, x->type.shape.size()));
-  if (Value* bias = c.optional_tensor(2, "bias")) y = c.b.add(y, c.b.per_channel(bias, x->type.shape.size()));
+  const size_t rank = x->type.shape.size();
+  if (Value* scale = widened(c, c.optional_tensor(1, "weight"))) y = c.b.mul(y, c.b.per_channel(scale, rank));
+  if (Value* bias = widened(c, c.optional_tensor(2, "bias"))) y = c.b.add(y, c.b.per_channel(bias, rank));
   c.set(y);
-  c.skip();
-  c.skip();
+  set_statistics(c, x, axes, c.real(5, "eps", 1e-5));
 }
 
 // input, weight, bias, N, C, HxW, groups, eps → (output, mean, rstd)
 void native_group_norm(Call& c) {
-  c.set(c.b.group_norm(c.tensor(0), c.integer(6, "group"), c.optional_tensor(1, "weight"), c.optional_tensor(2, "bias"),
-                       c.real(7, "eps")));
-  c.skip();
-  c.skip();
+  Value* x = widened(c, c.tensor(0));
+  const int64_t groups = c.integer(6, "group");
+  const double epsilon = c.real(7, "eps");
+  c.set(c.b.group_norm(x, groups, widened(c, c.optional_tensor(1, "weight")), widened(c, c.optional_tensor(2, "bias")),
+                       epsilon));
+  Dim rest = 1;
+  for (size_t i = 1; i < x->type.shape.size(); ++i) rest = rest * x->type.shape[i];
+  Value* grouped = c.b.reshape(x, {x->type.shape[0], groups, *exact_div(rest, groups)});
+  set_statistics(c, grouped, {2}, epsilon);
 }
 void group_norm(Call& c) {
-  c.set(c.b.group_norm(c.tensor(0), c.integer(1, "num_groups"), c.optional_tensor(2, "weight"),
-                       c.optional_tensor(3, "bias"), c.real(4, "eps", 1e-5)));
+  c.set(c.b.group_norm(widened(c, c.tensor(0)), c.integer(1, "num_groups"), widened(c, c.optional_tensor(2, "weight")),
+                       widened(c, c.optional_tensor(3, "bias")), c.real(4, "eps", 1e-5)));
 }
 
 struct Pool {
@@ -158,8 +190,7 @@ struct Pool {
   size_t spatial;
   std::vector<int64_t> window, strides;
 };
-Pool pool_of(Call& c, size_t spatial) {
-  Value* x = c.tensor(0);
+Pool pool_of(Call& c, Value* x, size_t spatial) {
   bool unbatched = x->type.shape.size() == spatial + 1;
   if (unbatched) x = c.b.unsqueeze(x, {0});
   Pool p{x, unbatched, spatial, c.ints(1, "kernel_size", spatial), c.ints(2, "stride", spatial)};
@@ -172,49 +203,32 @@ std::vector<int64_t> or_default(std::vector<int64_t> v, size_t n, int64_t value)
 
 template <int spatial>
 void max_pool(Call& c) {
-  Pool p = pool_of(c, spatial);
+  Pool p = pool_of(c, c.tensor(0), spatial);
   std::vector<int64_t> pads = or_default(c.ints(3, "padding", spatial), spatial, 0);
-  Value* y = c.b.max_pool(p.x, p.window, p.strides, both_sides(pads),
-                          or_default(c.ints(4, "dilation", spatial), spatial, 1), c.boolean(5, "ceil_mode"));
+  std::vector<int64_t> dilations = or_default(c.ints(4, "dilation", spatial), spatial, 1);
+  if (c.is_used(1)) {
+    max_pool_with_indices(c, c.tensor(0), p.window, p.strides, pads, dilations);
+    return;
+  }
+  Value* y = c.b.max_pool(p.x, p.window, p.strides, both_sides(pads), dilations, c.boolean(5, "ceil_mode"));
   c.set(p.unbatched ? c.b.squeeze(y, {0}) : y);
   c.skip();
 }
 
 template <int spatial>
 void avg_pool(Call& c) {
-  Pool p = pool_of(c, spatial);
+  Pool p = pool_of(c, c.wide(0), spatial);
   std::vector<int64_t> pads = or_default(c.ints(3, "padding", spatial), spatial, 0);
   Value* y = c.b.avg_pool(p.x, p.window, p.strides, both_sides(pads), c.boolean(4, "ceil_mode"),
                           c.boolean(5, "count_include_pad", true), c.integer(6, "divisor_override", 0));
   c.set(p.unbatched ? c.b.squeeze(y, {0}) : y);
 }
 
-void adaptive_avg_pool(Call& c) {
-  Value* x = c.tensor(0);
-  Shape out = c.result_shape();
-  size_t rank = out.size();
-  std::vector<int64_t> global, window;
-  bool divisible = true;
-  for (size_t axis = rank - c.sizes(1).size(); axis < rank; ++axis) {
-    if (out[axis] == Dim(1)) global.push_back(static_cast<int64_t>(axis));
-    auto w = exact_div(x->type.shape[axis], out[axis]);
-    divisible &= w && w->is_constant();
-    window.push_back(w && w->is_constant() ? w->value() : 0);
-  }
-  if (global.size() == c.sizes(1).size()) {
-    c.set(c.b.mean(x, global, true));
-  } else if (divisible) {
-    c.set(c.b.avg_pool(x, window, window, std::vector<int64_t>(2 * window.size(), 0), false, true));
-  } else {
-    c.fail("adaptive pooling to a size that does not divide the input's is not supported yet");
-  }
-}
-
 // query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
 void attention(Call& c) {
-  Value* q = c.tensor(0);
-  Value* k = c.tensor(1);
-  Value* v = c.tensor(2);
+  Value* q = c.wide(0);
+  Value* k = c.wide(1);
+  Value* v = c.wide(2);
   if (c.real(4, "dropout_p", 0) != 0) c.fail("dropout in attention is for training");
   const Dim& d = q->type.shape.back();
   double scale = c.has(6, "scale") ? c.real(6, "scale") : 1 / std::sqrt(static_cast<double>(d.value()));
@@ -238,7 +252,7 @@ void attention(Call& c) {
 }
 
 void glu(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   int axis = c.axis(1, "dim", x, -1);
   const Dim size = x->type.shape[static_cast<size_t>(axis)];
   Dim half = floor_div(size, 2);
@@ -292,10 +306,6 @@ std::vector<Row> network_rows() {
       {"aten.avg_pool1d.default", avg_pool<1>},
       {"aten.avg_pool2d.default", avg_pool<2>},
       {"aten.avg_pool3d.default", avg_pool<3>},
-      {"aten._adaptive_avg_pool2d.default", adaptive_avg_pool},
-      {"aten._adaptive_avg_pool3d.default", adaptive_avg_pool},
-      {"aten.adaptive_avg_pool1d.default", adaptive_avg_pool},
-      {"aten.adaptive_avg_pool2d.default", adaptive_avg_pool},
       {"aten.scaled_dot_product_attention.default", attention},
       {"aten.glu.default", glu},
       {"aten.pixel_shuffle.default", pixel_shuffle},

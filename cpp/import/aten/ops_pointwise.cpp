@@ -29,12 +29,13 @@ void same_unary(Call& c) {
 
 template <Fn fn>
 void arithmetic(Call& c) {
-  DType t = c.result_dtype();
+  // A product with alpha is not rounded.
+  const bool scaled = (fn == Fn::Add || fn == Fn::Sub) && c.has(2, "alpha") && c.real(2, "alpha") != 1;
+  const DType t = scaled ? c.work_dtype() : c.result_dtype();
   Value* x = c.operand(0, t);
   Value* y = c.operand(1, t);
-  if constexpr (fn == Fn::Add || fn == Fn::Sub) {
-    if (c.has(2, "alpha") && c.real(2, "alpha") != 1) y = c.b.mul(y, c.operand(2, t, "alpha"));
-  }
+  if (scaled)
+    y = t == DType::boolean ? c.b.binary(Fn::And, y, c.operand(2, t, "alpha")) : c.b.mul(y, c.operand(2, t, "alpha"));
   if (t == DType::boolean) {
     c.set(c.b.binary(fn == Fn::Add || fn == Fn::Max ? Fn::Or : fn == Fn::Sub ? Fn::Xor : Fn::And, x, y));
     return;
@@ -43,32 +44,44 @@ void arithmetic(Call& c) {
 }
 
 void reverse_subtract(Call& c) {
-  DType t = c.result_dtype();
+  DType t = c.work_dtype();
   Value* x = c.operand(0, t);
   if (c.has(2, "alpha") && c.real(2, "alpha") != 1) x = c.b.mul(x, c.operand(2, t, "alpha"));
   c.set(c.b.sub(c.operand(1, t), x));
 }
 
+// floor(x / y) as Python has it: exact where x / y rounds up to a whole number.
+Value* floored_quotient(Call& c, Value* x, Value* y) {
+  Builder& b = c.b;
+  // floor(x / y) = (x - x mod y) / y
+  if (!is_float(x->type.dtype)) return b.div(b.sub(x, b.binary(Fn::Mod, x, y)), y);
+  Value* plain = b.div(x, y);
+  Value* rest = b.binary(Fn::Rem, x, y);
+  Value* quotient = b.div(b.sub(x, rest), y);
+  Value* opposite = b.binary(Fn::Ne, b.binary(Fn::Lt, y, 0.0), b.binary(Fn::Lt, rest, 0.0));
+  Value* below = b.binary(Fn::And, b.binary(Fn::Ne, rest, 0.0), opposite);
+  quotient = b.select(below, b.binary(Fn::Sub, quotient, 1.0), quotient);
+  // The difference and the quotient round too: to the nearest whole number.
+  Value* floor = b.unary(Fn::Floor, quotient);
+  Value* up = b.binary(Fn::Gt, b.sub(quotient, floor), 0.5);
+  Value* r = b.select(up, b.binary(Fn::Add, floor, 1.0), floor);
+  return b.select(b.binary(Fn::Eq, y, 0.0), plain, r);
+}
+
 void divide(Call& c) {
-  DType t = c.result_dtype();
   std::string mode = c.text(2, "rounding_mode", "");
+  const DType t = c.result_dtype();
   Value* x = c.operand(0, t);
   Value* y = c.operand(1, t);
   if (mode.empty() || (mode == "trunc" && !is_float(t))) {
     c.set(c.b.div(x, y));
-  } else if (is_float(t)) {
-    c.set(c.b.unary(mode == "floor" ? Fn::Floor : Fn::Trunc, c.b.div(x, y)));
   } else {
-    // floor(x / y) = (x - x mod y) / y
-    c.set(c.b.div(c.b.sub(x, c.b.binary(Fn::Mod, x, y)), y));
+    c.set(mode == "floor" ? floored_quotient(c, x, y) : c.b.unary(Fn::Trunc, c.b.div(x, y)));
   }
 }
 
 void floor_divide(Call& c) {
-  DType t = c.result_dtype();
-  Value* x = c.operand(0, t);
-  Value* y = c.operand(1, t);
-  c.set(is_float(t) ? c.b.unary(Fn::Floor, c.b.div(x, y)) : c.b.div(c.b.sub(x, c.b.binary(Fn::Mod, x, y)), y));
+  c.set(floored_quotient(c, c.operand(0, c.result_dtype()), c.operand(1, c.result_dtype())));
 }
 
 template <Fn fn>
@@ -116,47 +129,48 @@ void relu6(Call& c) {
   c.set(c.b.clamp(c.tensor(0), 0, 6));
 }
 void gelu(Call& c) {
-  c.set(c.b.gelu(c.tensor(0), c.text(1, "approximate", "none") == "tanh"));
+  c.set(c.b.gelu(c.wide(0), c.text(1, "approximate", "none") == "tanh"));
 }
 void silu(Call& c) {
-  c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Sigmoid, c.tensor(0))));
+  c.set(c.b.mul(c.wide(0), c.b.unary(Fn::Sigmoid, c.wide(0))));
 }
 
 void mish(Call& c) {
-  c.set(c.b.mul(c.tensor(0), c.b.unary(Fn::Tanh, c.b.softplus(c.tensor(0)))));
+  c.set(c.b.mul(c.wide(0), c.b.unary(Fn::Tanh, c.b.softplus(c.wide(0)))));
 }
 void softplus(Call& c) {
   double beta = c.real(1, "beta", 1), threshold = c.real(2, "threshold", 20);
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   Value* scaled = c.b.binary(Fn::Mul, x, beta);
   Value* y = c.b.binary(Fn::Div, c.b.softplus(scaled), beta);
   c.set(c.b.select(c.b.binary(Fn::Gt, scaled, threshold), x, y));
 }
 void hardsigmoid(Call& c) {
-  c.set(c.b.binary(Fn::Div, c.b.clamp(c.b.binary(Fn::Add, c.tensor(0), 3), 0, 6), 6));
+  c.set(c.b.binary(Fn::Div, c.b.clamp(c.b.binary(Fn::Add, c.wide(0), 3), 0, 6), 6));
 }
 void hardswish(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   c.set(c.b.binary(Fn::Div, c.b.mul(x, c.b.clamp(c.b.binary(Fn::Add, x, 3), 0, 6)), 6));
 }
 void leaky_relu(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   c.set(c.b.select(c.b.binary(Fn::Gt, x, 0.0), x, c.b.binary(Fn::Mul, x, c.real(1, "negative_slope", 0.01))));
 }
 void elu(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   double alpha = c.real(1, "alpha", 1), scale = c.real(2, "scale", 1), input_scale = c.real(3, "input_scale", 1);
   Value* negative = c.b.binary(Fn::Mul, c.b.unary(Fn::Expm1, c.b.binary(Fn::Mul, x, input_scale)), alpha * scale);
   c.set(c.b.select(c.b.binary(Fn::Gt, x, 0.0), c.b.binary(Fn::Mul, x, scale), negative));
 }
 void square(Call& c) {
-  c.set(c.b.mul(c.tensor(0), c.tensor(0)));
+  Value* x = c.operand(0, c.result_dtype());
+  c.set(x->type.dtype == DType::boolean ? x : c.b.mul(x, x));
 }
 void exp2(Call& c) {
-  c.set(c.b.binary(Fn::Pow, c.b.scalar(c.result_dtype(), 2), c.operand(0, c.result_dtype())));
+  c.set(c.b.binary(Fn::Pow, c.b.scalar(c.work_dtype(), 2), c.operand(0, c.work_dtype())));
 }
 void log_base(Call& c, double base) {
-  c.set(c.b.binary(Fn::Mul, c.b.unary(Fn::Log, c.operand(0, c.result_dtype())), 1 / std::log(base)));
+  c.set(c.b.binary(Fn::Mul, c.b.unary(Fn::Log, c.operand(0, c.work_dtype())), 1 / std::log(base)));
 }
 void log2(Call& c) {
   log_base(c, 2);
@@ -165,7 +179,7 @@ void log10(Call& c) {
   log_base(c, 10);
 }
 void tangent(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   c.set(c.b.div(c.b.unary(Fn::Sin, x), c.b.unary(Fn::Cos, x)));
 }
 void cast(Call& c) {
@@ -185,19 +199,19 @@ void same(Call& c) {
   c.set(c.tensor(0));
 }
 void addcmul(Call& c) {
-  DType t = c.result_dtype();
+  DType t = c.work_dtype();
   Value* p = c.b.mul(c.operand(1, t), c.operand(2, t));
   if (c.has(3, "value") && c.real(3, "value") != 1) p = c.b.mul(p, c.operand(3, t, "value"));
   c.set(c.b.add(c.operand(0, t), p));
 }
 void addcdiv(Call& c) {
-  DType t = c.result_dtype();
+  DType t = c.work_dtype();
   Value* p = c.operand(1, t);
   if (c.has(3, "value") && c.real(3, "value") != 1) p = c.b.mul(p, c.operand(3, t, "value"));
   c.set(c.b.add(c.operand(0, t), c.b.div(p, c.operand(2, t))));
 }
 void lerp(Call& c) {
-  DType t = c.result_dtype();
+  DType t = c.work_dtype();
   Value* a = c.operand(0, t);
   c.set(c.b.add(a, c.b.mul(c.operand(2, t), c.b.sub(c.operand(1, t), a))));
 }
@@ -289,6 +303,25 @@ std::vector<Row> pointwise_rows() {
       {"aten.bitwise_or.Scalar", bitwise<Fn::Or>},
       {"aten.bitwise_xor.Tensor", bitwise<Fn::Xor>},
       {"aten.bitwise_xor.Scalar", bitwise<Fn::Xor>},
+      {"aten.bitwise_and.Scalar_Tensor", bitwise<Fn::And>},
+      {"aten.bitwise_or.Scalar_Tensor", bitwise<Fn::Or>},
+      {"aten.bitwise_xor.Scalar_Tensor", bitwise<Fn::Xor>},
+      {"aten.bitwise_left_shift.Tensor", bitwise<Fn::Shl>},
+      {"aten.bitwise_left_shift.Tensor_Scalar", bitwise<Fn::Shl>},
+      {"aten.bitwise_left_shift.Scalar_Tensor", bitwise<Fn::Shl>},
+      {"aten.bitwise_right_shift.Tensor", bitwise<Fn::Shr>},
+      {"aten.bitwise_right_shift.Tensor_Scalar", bitwise<Fn::Shr>},
+      {"aten.bitwise_right_shift.Scalar_Tensor", bitwise<Fn::Shr>},
+      {"aten.__and__.Scalar", bitwise<Fn::And>},
+      {"aten.__and__.Tensor", bitwise<Fn::And>},
+      {"aten.__or__.Scalar", bitwise<Fn::Or>},
+      {"aten.__or__.Tensor", bitwise<Fn::Or>},
+      {"aten.__xor__.Scalar", bitwise<Fn::Xor>},
+      {"aten.__xor__.Tensor", bitwise<Fn::Xor>},
+      {"aten.__lshift__.Scalar", bitwise<Fn::Shl>},
+      {"aten.__lshift__.Tensor", bitwise<Fn::Shl>},
+      {"aten.__rshift__.Scalar", bitwise<Fn::Shr>},
+      {"aten.__rshift__.Tensor", bitwise<Fn::Shr>},
       {"aten.bitwise_not.default", bitwise_not},
       {"aten.where.self", where},
       {"aten.where.ScalarSelf", where},
@@ -346,6 +379,7 @@ std::vector<Row> pointwise_rows() {
       {"aten._to_copy.default", cast},
       {"aten.to.dtype", cast},
       {"aten.view.dtype", view_dtype},
+      {"prims.convert_element_type.default", cast},
       {"aten.clone.default", same},
       {"aten.alias.default", same},
       {"aten.detach.default", same},

@@ -34,11 +34,11 @@ void sum_all(Call& c) {
   c.set(c.b.reduce(ReduceFn::Sum, x, axes_of(c, 99, x), false));
 }
 void mean(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   c.set(c.b.mean(x, axes_of(c, 1, x), c.boolean(2, "keepdim")));
 }
 void mean_all(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   std::vector<int64_t> axes(x->type.shape.size());
   std::iota(axes.begin(), axes.end(), 0);
   c.set(c.b.mean(x, axes, false));
@@ -117,37 +117,18 @@ double correction_of(Call& c) {
   return c.real(2, "correction", 1);
 }
 void var(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   c.set(moments(c, x, axes_of(c, 1, x), correction_of(c), c.boolean(3, "keepdim")).variance);
 }
 void var_mean(Call& c) {
-  Value* x = c.tensor(0);
+  Value* x = c.wide(0);
   Moments m = moments(c, x, axes_of(c, 1, x), correction_of(c), c.boolean(3, "keepdim"));
   c.set(m.variance);
   c.set(m.mean);
 }
-void norm(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
-  double p = c.real(1, "ord", 2);
-  std::vector<int64_t> axes = axes_of(c, 2, x);
-  bool keep = c.boolean(3, "keepdim");
-  Value* a = c.b.unary(Fn::Abs, x);
-  if (std::isinf(p)) {
-    c.set(c.b.reduce(p > 0 ? ReduceFn::Max : ReduceFn::Min, a, axes, keep));
-  } else if (p == 0) {
-    Value* nonzero = c.b.cast(c.b.binary(Fn::Ne, x, 0.0), x->type.dtype);
-    c.set(c.b.reduce(ReduceFn::Sum, nonzero, axes, keep));
-  } else if (p == 1) {
-    c.set(c.b.reduce(ReduceFn::Sum, a, axes, keep));
-  } else if (p == 2) {
-    c.set(c.b.unary(Fn::Sqrt, c.b.reduce(ReduceFn::Sum, c.b.mul(x, x), axes, keep)));
-  } else {
-    c.set(c.b.binary(Fn::Pow, c.b.reduce(ReduceFn::Sum, c.b.binary(Fn::Pow, a, p), axes, keep), 1 / p));
-  }
-}
 template <ReduceFn fn>
 void scan(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   if (x->type.rank() == 0) {
     c.set(x);
     return;
@@ -157,12 +138,12 @@ void scan(Call& c) {
 }
 template <bool logarithm>
 void softmax(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   c.set(x->type.rank() == 0 ? scalar_like(c, x->type.dtype, logarithm ? 0 : 1)
                             : c.b.softmax(x, c.axis(1, "dim", x), logarithm));
 }
 void logsumexp(Call& c) {
-  Value* x = c.operand(0, c.result_dtype());
+  Value* x = c.operand(0, c.work_dtype());
   std::vector<int64_t> axes = axes_of(c, 1, x);
   bool keep = c.boolean(2, "keepdim");
   Value* top = c.b.reduce(ReduceFn::Max, x, axes, true);
@@ -199,7 +180,6 @@ std::vector<Row> reduction_rows() {
       {"aten.prod.dim_int", prod},
       {"aten.var.correction", var},
       {"aten.var_mean.correction", var_mean},
-      {"aten.linalg_vector_norm.default", norm},
       {"aten.cumsum.default", scan<ReduceFn::Sum>},
       {"aten.cumprod.default", scan<ReduceFn::Prod>},
       {"aten._softmax.default", softmax<false>},

@@ -32,6 +32,12 @@ void matrix_transpose(Call& c) {
   c.set(x->type.rank() < 2 ? x : c.b.transpose(x, {1, 0}));
 }
 
+void reversed_axes(Call& c) {
+  std::vector<int64_t> perm(c.tensor(0)->type.shape.size());
+  std::iota(perm.rbegin(), perm.rend(), 0);
+  c.set(c.b.transpose(c.tensor(0), perm));
+}
+
 void expand(Call& c) {
   c.set(c.b.broadcast(c.tensor(0), c.result_shape()));
 }
@@ -203,48 +209,6 @@ void embedding(Call& c) {
   c.set(c.b.gather(c.tensor(0), c.tensor(1), 0));
 }
 
-// The input is row-major (Python has made sure of it), so its memory is its elements in order.
-void as_strided(Call& c) {
-  Value* x = c.tensor(0);
-  Shape shape = c.result_shape();
-  std::vector<Dim> strides = c.sizes(2);
-  Value* at = c.b.dim_value(c.optional_size(3, "storage_offset").value_or(Dim(0)));
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
-    at = c.b.add(at, c.b.mul(c.b.iota(shape, static_cast<int>(axis), DType::i64), c.b.dim_value(strides.at(axis))));
-  }
-  c.set(c.b.gather(c.b.reshape(x, {x->type.num_elements()}), at, 0));
-}
-
-// Source position of each output element of nearest-neighbour resizing.
-Value* nearest_positions(Call& c, const Dim& in, const Dim& out, std::optional<double> scale) {
-  Value* at = c.b.iota({out}, 0, DType::f32);
-  Value* ratio = scale ? c.b.scalar(DType::f32, 1 / *scale)
-                       : c.b.div(c.b.cast(c.b.dim_value(in), DType::f32), c.b.cast(c.b.dim_value(out), DType::f32));
-  Value* source = c.b.cast(c.b.unary(Fn::Floor, c.b.mul(at, ratio)), DType::i64);
-  return c.b.binary(Fn::Min, source, c.b.sub(c.b.dim_value(in), c.b.scalar_int(DType::i64, 1)));
-}
-
-void upsample_nearest(Call& c) {
-  Value* x = c.tensor(0);
-  Shape out = c.result_shape();
-  for (size_t axis = 2; axis < out.size(); ++axis) {
-    const Dim& in = x->type.shape[axis];
-    auto factor = exact_div(out[axis], in);
-    if (factor && factor->is_constant()) {
-      // A whole factor repeats elements.
-      Shape ones = x->type.shape, wide, joined = x->type.shape;
-      ones.insert(ones.begin() + static_cast<long>(axis) + 1, Dim(1));
-      wide = ones;
-      wide[axis + 1] = *factor;
-      joined[axis] = out[axis];
-      x = c.b.reshape(c.b.broadcast(c.b.reshape(x, ones), wide), joined);
-    } else {
-      x = c.b.gather(x, nearest_positions(c, in, out[axis], std::nullopt), static_cast<int>(axis));
-    }
-  }
-  c.set(x);
-}
-
 void diagonal_mask(Call& c, bool upper) {
   Value* x = c.tensor(0);
   size_t rank = x->type.shape.size();
@@ -279,7 +243,28 @@ std::vector<Row> shape_rows() {
       {"aten.squeeze.dim", reshape},
       {"aten.squeeze.dims", reshape},
       {"aten.unsqueeze.default", reshape},
+      {"aten.squeeze_copy.default", reshape},
+      {"aten.squeeze_copy.dim", reshape},
+      {"aten.squeeze_copy.dims", reshape},
+      {"aten.unsqueeze_copy.default", reshape},
+      {"aten.view_copy.default", reshape},
+      {"aten._reshape_copy.default", reshape},
+      {"aten.view_as.default", reshape},
+      {"aten.reshape_as.default", reshape},
       {"aten.permute.default", permute},
+      {"aten.permute_copy.default", permute},
+      {"aten.transpose_copy.int", swap_axes},
+      {"aten.swapaxes.default", swap_axes},
+      {"aten.t_copy.default", matrix_transpose},
+      {"aten.numpy_T.default", reversed_axes},
+      {"aten.expand_copy.default", expand},
+      {"aten.broadcast_to.default", expand},
+      {"aten.slice_copy.Tensor", slice},
+      {"aten.select_copy.int", select},
+      {"aten.narrow_copy.default", narrow},
+      {"aten.unbind_copy.int", unbind},
+      {"aten.split_copy.Tensor", split},
+      {"aten.split_with_sizes_copy.default", split},
       {"aten.transpose.int", swap_axes},
       {"aten.t.default", matrix_transpose},
       {"aten.expand.default", expand},
@@ -300,13 +285,9 @@ std::vector<Row> shape_rows() {
       {"aten.index_select.default", index_select},
       {"aten.gather.default", gather},
       {"aten.embedding.default", embedding},
-      {"aten.upsample_nearest1d.vec", upsample_nearest},
-      {"aten.upsample_nearest2d.vec", upsample_nearest},
-      {"aten.upsample_nearest2d.default", upsample_nearest},
       {"aten.tril.default", tril},
       {"aten.triu.default", triu},
       {"aten.copy.default", copy},
-      {"aten.as_strided.default", as_strided},
   };
 }
 
