@@ -1,5 +1,6 @@
 #include "python/results.hpp"
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -56,7 +57,11 @@ void note_error(void* context, const char*, const char* message) {
 ResultKind kind_of(PyObject* const* arguments, Py_ssize_t count) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (const DLPackExchangeAPI* api = exchange_api(arguments[i])) return {api, nullptr};
-    if (PyObject_CheckBuffer(arguments[i])) return {};
+    // Arrays of other frameworks may offer a buffer too.
+    const char* type_name = Py_TYPE(arguments[i])->tp_name;
+    const bool numpy_array = type_name && std::strcmp(type_name, "numpy.ndarray") == 0;
+    if (numpy_array || (PyObject_CheckBuffer(arguments[i]) && !PyObject_HasAttrString(arguments[i], "__dlpack__")))
+      return {};
     if (PyObject_HasAttrString(arguments[i], "__dlpack__")) return {nullptr, arguments[i]};
   }
   return {};

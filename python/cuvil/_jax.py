@@ -8,6 +8,8 @@ from cuvil._errors import CompileError
 from cuvil._sources import OnnxSource, Source, Varying
 from cuvil._spec import InputSpec
 
+_TRACED_SIZE = 3
+"""Size that a varying axis has where only dtypes matter."""
 _PACKAGES = ("jax", "jaxlib", "flax", "equinox")
 
 
@@ -76,8 +78,15 @@ class JaxSource(Source):
         results, self._result_tree = self._jax.tree_util.tree_flatten(self._function(*args, **kwargs))
         return results[0] if len(results) == 1 else tuple(results)
 
+    def _examples(self) -> List[Any]:
+        return [
+            self._jax.ShapeDtypeStruct([size if isinstance(size, int) else _TRACED_SIZE for size in shape], dtype)
+            for shape, dtype in self._shapes
+        ]
+
     def import_graph(self, varying: Varying) -> Any:
         import jax2onnx
+        import numpy as np
 
         structs = []
         for number, (shape, dtype) in enumerate(self._shapes):
@@ -86,7 +95,7 @@ class JaxSource(Source):
                 for axis, size in enumerate(shape)
             )
             structs.append(self._struct(sizes, dtype))
-        double = any(dtype.itemsize == 8 for _, dtype in self._shapes)
+        double = any(dtype.itemsize == (16 if dtype.kind == "c" else 8) for _, dtype in self._shapes)
         try:
             model = jax2onnx.to_onnx(self._flat, structs, enable_double_precision=double)
         except Exception as error:
@@ -94,10 +103,16 @@ class JaxSource(Source):
         self._onnx = OnnxSource(model, None)
         graph = self._onnx.import_graph(frozenset())
         leaf = self._jax.tree_util.tree_structure(0)
-        self.positional = self._tree == self._jax.tree_util.tree_structure((tuple(range(len(structs))), {}))
+        results = self._jax.eval_shape(self._flat, *self._examples())
+        self._complex = [np.dtype(r.dtype).kind == "c" for r in self._jax.tree_util.tree_leaves(results)]
+        self._complex_inputs = any(dtype.kind == "c" for _, dtype in self._shapes)
+        self.positional = not self._complex_inputs and self._tree == self._jax.tree_util.tree_structure(
+            (tuple(range(len(structs))), {})
+        )
         count = self._result_tree.num_leaves
-        self.plain_result = self._result_tree == leaf or (
-            count > 1 and self._result_tree == self._jax.tree_util.tree_structure(tuple(range(count)))
+        self.plain_result = not any(self._complex) and (
+            self._result_tree == leaf
+            or (count > 1 and self._result_tree == self._jax.tree_util.tree_structure(tuple(range(count))))
         )
         return graph
 
@@ -116,11 +131,20 @@ class JaxSource(Source):
         leaves, tree = self._jax.tree_util.tree_flatten((args, kwargs))
         if tree != self._tree:
             raise InputError(f"the arguments do not have the structure the function was compiled for: {tree}")
-        return list(leaves)
+        if not self._complex_inputs:
+            return list(leaves)
+        # ONNX has no complex tensors: the last axis holds the parts.
+        import numpy as np
+
+        return [
+            np.stack([np.real(leaf), np.imag(leaf)], -1) if dtype.kind == "c" else leaf
+            for leaf, (_, dtype) in zip(leaves, self._shapes)
+        ]
 
     def unflatten(self, result: Any) -> Any:
         leaves = result if self._result_tree.num_leaves != 1 else (result,)
-        return self._jax.tree_util.tree_unflatten(self._result_tree, list(leaves))
+        leaves = [leaf[..., 0] + 1j * leaf[..., 1] if both else leaf for leaf, both in zip(leaves, self._complex)]
+        return self._jax.tree_util.tree_unflatten(self._result_tree, leaves)
 
 
 class _Symbolic:

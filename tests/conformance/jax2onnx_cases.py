@@ -99,7 +99,8 @@ def run(case: Dict[str, Any]) -> Tuple[str, str]:
         compiled = cuvil.compile(model)
         names = [i.name for i in model.graph.input]
         extra = [np.asarray(params[name]) for name in names[len(arrays) :]]
-        actual = compiled(*arrays, *extra)
+        parts = [np.stack([a.real, a.imag], -1) if np.iscomplexobj(a) else a for a in arrays]
+        actual = compiled(*parts, *extra)
     except (cuvil.CompileError, cuvil.InputError) as error:
         return "refused", str(error)[:300]
     if case.get("skip_numeric_validation"):

@@ -319,6 +319,14 @@ def test_non_max_suppression():
     check(m, feeds | {"most": np.int64([7]), "iou": np.float32([0.4]), "least": np.float32([0.1])})
 
 
+def test_determinants():
+    m = model([h.make_node("Det", ["x"], ["y"])], [value("x", T.FLOAT, ["b", 4, 4])], [value("y", T.FLOAT, ["b"])])
+    x = RNG.standard_normal((3, 4, 4)).astype(np.float32)
+    x[1, 2] = x[1, 0]  # singular
+    x[2, 0, 0] = 0  # needs a pivot
+    check(m, {"x": x}, [np.linalg.det(x).astype(np.float32)], rtol=1e-4, atol=1e-5)
+
+
 def test_random_numbers_have_their_distribution():
     nodes = [
         h.make_node("RandomNormal", [], ["normal"], shape=[200, 1000], mean=1.0, scale=2.0, seed=1.0),

@@ -5,6 +5,7 @@
 
 #include "import/onnx/call.hpp"
 #include "import/onnx/window.hpp"
+#include "ir/linear_algebra.hpp"
 
 namespace cuvil::onnx {
 
@@ -257,6 +258,9 @@ std::vector<int64_t> spatial_axes(const Value* x) {
 void global_average_pool(Call& c) {
   c.set(c.b.mean(c.input(0), spatial_axes(c.input(0)), true));
 }
+void det(Call& c) {
+  c.set(determinant(c.b, c.input(0)));
+}
 void global_max_pool(Call& c) {
   c.set(c.b.reduce(ReduceFn::Max, c.input(0), spatial_axes(c.input(0)), true));
 }
@@ -269,6 +273,7 @@ std::vector<Row> network_rows() {
       {"BatchNormalization", batch_normalization},
       {"Conv", conv},
       {"ConvTranspose", conv_transpose},
+      {"Det", det},
       {"Gemm", gemm},
       {"GlobalAveragePool", global_average_pool},
       {"GlobalMaxPool", global_max_pool},

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "import/onnx/call.hpp"
+#include "ir/elementary.hpp"
 
 namespace cuvil::onnx {
 
@@ -149,47 +150,13 @@ void gelu(Call& c) {
 void sine_over_cosine(Call& c) {
   c.set(c.b.div(c.b.unary(Fn::Sin, c.input(0)), c.b.unary(Fn::Cos, c.input(0))));
 }
-void sinh(Call& c) {
-  // (expm1(x) + expm1(x) / (expm1(x) + 1)) / 2 keeps small arguments exact.
-  Value* e = c.b.unary(Fn::Expm1, c.input(0));
-  c.set(c.b.binary(Fn::Mul, c.b.add(e, c.b.div(e, c.b.binary(Fn::Add, e, 1))), 0.5));
-}
-void cosh(Call& c) {
+// A function of elementary.hpp; half types are computed in f32.
+template <Value* (*f)(Builder&, Value*)>
+void elementary(Call& c) {
   Value* x = c.input(0);
-  c.set(c.b.binary(Fn::Mul, c.b.add(c.b.unary(Fn::Exp, x), c.b.unary(Fn::Exp, c.b.unary(Fn::Neg, x))), 0.5));
-}
-
-// sign(x) · f(|x|), for odd functions.
-Value* odd(Call& c, Value* x, Value* of_magnitude) {
-  return c.b.select(c.b.binary(Fn::Lt, x, 0.0), c.b.unary(Fn::Neg, of_magnitude), of_magnitude);
-}
-// log(2x) where squares would overflow or lose the rest.
-Value* or_log_of_double(Call& c, Value* x, Value* y) {
-  Value* large = c.b.binary(Fn::Add, c.b.unary(Fn::Log, x), std::log(2.0));
-  return c.b.select(c.b.binary(Fn::Gt, x, 1e4), large, y);
-}
-void asinh(Call& c) {
-  Value* x = c.input(0);
-  Value* m = c.b.unary(Fn::Abs, x);
-  Value* square = c.b.mul(m, m);
-  Value* root = c.b.unary(Fn::Sqrt, c.b.binary(Fn::Add, square, 1));
-  // log(m + √(m² + 1)) = log1p(m + m² / (1 + √(m² + 1)))
-  Value* rest = c.b.add(m, c.b.div(square, c.b.binary(Fn::Add, root, 1)));
-  c.set(odd(c, x, or_log_of_double(c, m, c.b.unary(Fn::Log1p, rest))));
-}
-void acosh(Call& c) {
-  Value* x = c.input(0);
-  Value* t = c.b.binary(Fn::Sub, x, 1);
-  // log(x + √(x² - 1)) = log1p(t + √(t · (x + 1))) with t = x - 1
-  Value* root = c.b.unary(Fn::Sqrt, c.b.mul(t, c.b.binary(Fn::Add, x, 1)));
-  c.set(or_log_of_double(c, x, c.b.unary(Fn::Log1p, c.b.add(t, root))));
-}
-void atanh(Call& c) {
-  Value* x = c.input(0);
-  Value* m = c.b.unary(Fn::Abs, x);
-  Value* one = c.number(x->type.dtype, 1);
-  Value* ratio = c.b.div(c.b.add(m, m), c.b.sub(one, m));
-  c.set(odd(c, x, c.b.binary(Fn::Mul, c.b.unary(Fn::Log1p, ratio), 0.5)));
+  const DType t = x->type.dtype;
+  c.require(is_float(t), "takes floats only");
+  c.set(c.b.cast(f(c.b, size_of(t) == 2 ? c.b.cast(x, DType::f32) : x), t));
 }
 
 void shrink(Call& c) {
@@ -223,11 +190,14 @@ void bit_shift(Call& c) {
 std::vector<Row> pointwise_rows() {
   return {
       {"Abs", unary<Fn::Abs>},
-      {"Acosh", acosh},
+      {"Acos", elementary<arc_cosine>},
+      {"Acosh", elementary<area_hyperbolic_cosine>},
       {"Add", binary<Fn::Add>},
       {"And", binary<Fn::And>},
-      {"Asinh", asinh},
-      {"Atanh", atanh},
+      {"Asin", elementary<arc_sine>},
+      {"Asinh", elementary<area_hyperbolic_sine>},
+      {"Atan", elementary<arc_tangent>},
+      {"Atanh", elementary<area_hyperbolic_tangent>},
       {"BitShift", bit_shift},
       {"BitwiseAnd", binary<Fn::And>},
       {"BitwiseNot", unary<Fn::Not>},
@@ -237,7 +207,7 @@ std::vector<Row> pointwise_rows() {
       {"Celu", celu},
       {"Clip", clip},
       {"Cos", unary<Fn::Cos>},
-      {"Cosh", cosh},
+      {"Cosh", elementary<hyperbolic_cosine>},
       {"Div", binary<Fn::Div>},
       {"Elu", elu},
       {"Equal", binary<Fn::Eq>},
@@ -275,7 +245,7 @@ std::vector<Row> pointwise_rows() {
       {"Sigmoid", unary<Fn::Sigmoid>},
       {"Sign", unary<Fn::Sign>},
       {"Sin", unary<Fn::Sin>},
-      {"Sinh", sinh},
+      {"Sinh", elementary<hyperbolic_sine>},
       {"Softplus", softplus},
       {"Softsign", softsign},
       {"Sqrt", unary<Fn::Sqrt>},
