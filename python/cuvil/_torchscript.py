@@ -483,7 +483,7 @@ class _Interpreter:
 
     def _raise(self, node: Any, inputs: List[Any]) -> None:
         kind = inputs[1].rpartition(".")[2] if len(inputs) > 1 and isinstance(inputs[1], str) else "an exception"
-        raise ModelRaises(f"for inputs of this structure the model raises {kind}: {inputs[0]}")
+        raise ModelRaises(f"the model raises {kind}: {inputs[0]}")
 
     def _fork(self, node: Any, inputs: List[Any]) -> Any:
         return self.call(node.g("Subgraph"), inputs)
