@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -642,6 +643,16 @@ def test_state() -> None:
     compiled.reset_state()
     assert compiled.state["calls"] == 0
     torch.testing.assert_close([compiled(x) for x in inputs], first)
+
+
+def test_state_of_calls_with_arrays() -> None:
+    other = scripted(Stateful)
+    compiled = cuvil.compile(scripted(Stateful), input_spec=[("x", (3,), "float32")])
+    for _ in range(4):
+        x = torch.randn(3)
+        actual = compiled(x.numpy())
+        assert all(type(a) is np.ndarray for a in actual)
+        torch.testing.assert_close(tuple(map(torch.from_numpy, actual)), other(x))
 
 
 class BufferInBranch(torch.nn.Module):
