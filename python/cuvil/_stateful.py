@@ -57,7 +57,8 @@ class StatefulFunction:
             specs = None
             if self._specs is not None:
                 specs = [InputSpec(f"state_{i}", example=tensor) for i, tensor in enumerate(state)] + self._specs
-            source = FunctionSource(program, None if args is None else (*state, *args), kwargs, specs)
+            examples = None if args is None else (*state, *_torchscript.as_tensors(args))
+            source = FunctionSource(program, examples, _torchscript.as_tensors(kwargs), specs)
             try:
                 variant = CompiledFunction(source, self._options)
             except ModelRaises as error:
@@ -74,7 +75,10 @@ class StatefulFunction:
             args, kwargs = tuple(by_name(args, kwargs, [spec.name for spec in self._specs])), {}
         with self._lock:
             variant = self._variant(args, kwargs)
-            result, state = variant(*_torchscript.tensors_of(self._state), *args, **kwargs)
+            tensors = _torchscript.tensors_of(self._state)
+            if any(type(a).__name__ == "ndarray" for a in args):
+                tensors = [tensor.numpy() for tensor in tensors]  # results are of the inputs' kind
+            result, state = variant(*tensors, *args, **kwargs)
             self._note_changes(state)
             self._state = _torchscript.with_held_numbers(state, self._held)
         return result

@@ -64,13 +64,17 @@ def structure(value: Any, dynamic: bool = False) -> Any:
     )
 
 
+def as_tensors(tree: Any) -> Any:
+    """Arrays as tensors."""
+    return pytree.tree_map(lambda leaf: torch.from_numpy(leaf) if type(leaf).__name__ == "ndarray" else leaf, tree)
+
+
 def with_held_numbers(state: Dict[Key, Any], held: Set[Key]) -> Dict[Key, Any]:
-    """Numbers among these attributes as tensors."""
-    if not held:
-        return state
+    """Numbers among these attributes as tensors; arrays, which a call with arrays gives, as tensors too."""
+    tensors = as_tensors(state)
     return {
         key: scalar_tensor(value) if key in held and not hasattr(value, "shape") else value
-        for key, value in state.items()
+        for key, value in tensors.items()
     }
 
 
@@ -483,7 +487,7 @@ class _Interpreter:
 
     def _raise(self, node: Any, inputs: List[Any]) -> None:
         kind = inputs[1].rpartition(".")[2] if len(inputs) > 1 and isinstance(inputs[1], str) else "an exception"
-        raise ModelRaises(f"for inputs of this structure the model raises {kind}: {inputs[0]}")
+        raise ModelRaises(f"the model raises {kind}: {inputs[0]}")
 
     def _fork(self, node: Any, inputs: List[Any]) -> Any:
         return self.call(node.g("Subgraph"), inputs)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
+from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -641,6 +645,16 @@ def test_state() -> None:
     torch.testing.assert_close([compiled(x) for x in inputs], first)
 
 
+def test_state_of_calls_with_arrays() -> None:
+    other = scripted(Stateful)
+    compiled = cuvil.compile(scripted(Stateful), input_spec=[("x", (3,), "float32")])
+    for _ in range(4):
+        x = torch.randn(3)
+        actual = compiled(x.numpy())
+        assert all(type(a) is np.ndarray for a in actual)
+        torch.testing.assert_close(tuple(map(torch.from_numpy, actual)), other(x))
+
+
 class BufferInBranch(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -668,6 +682,27 @@ class StateInBranch(torch.nn.Module):
 def test_state_set_in_a_branch_on_data() -> None:
     check(scripted(StateInBranch), *((torch.rand(4) * scale,) for scale in (1, 3, 2, 5)))
     check(scripted(BufferInBranch), *((torch.randn(3) * scale,) for scale in (1, 3, 2, 5)))
+
+
+def test_silero_vad() -> None:
+    found = importlib.util.find_spec("silero_vad")
+    if found is None or found.origin is None:
+        pytest.skip("the package silero-vad is not installed")
+    path = Path(found.origin).parent / "data" / "silero_vad.jit"
+    model, compiled = torch.jit.load(path), cuvil.compile(path)
+    torch.manual_seed(0)
+    time = torch.arange(512 * 40) / 16000
+    voice = 0.3 * torch.sin(2 * math.pi * 220 * time) * (torch.sin(9 * time) > 0)
+    chunks = (voice + 0.05 * torch.randn(512 * 40)).split(512)
+    for _ in range(2):
+        model.reset_states()
+        compiled.reset_state()
+        for chunk in chunks:
+            with torch.no_grad():
+                torch.testing.assert_close(compiled(chunk[None], 16000), model(chunk[None], 16000))
+    assert len(compiled.variants) == 2
+    with pytest.raises(cuvil.InputError, match="Input audio chunk is too short"):
+        compiled(torch.zeros(1, 500), 16000)
 
 
 # Files
