@@ -71,3 +71,14 @@ def test_any_batch():
         x = torch.randn(batch, 8, 56, 56)
         with torch.no_grad():
             torch.testing.assert_close(function(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_bands_where_images_read_of_each_other(target):
+    x = torch.randint(0, 9, (6, 128, 700), generator=torch.Generator().manual_seed(0), dtype=torch.int32)
+    try:
+        function = compiled(lambda x: torch.cumsum(x, 0), x, target)
+    except cuvil.CompileError as error:
+        pytest.skip(str(error))
+    for _ in range(5):
+        assert torch.equal(function(x), torch.cumsum(x, 0))

@@ -82,6 +82,14 @@ void nearest_sized(Call& c) {
   nearest<exact>(c, scales_from(c, 2));
 }
 
+// Back to the image's dtype: to the nearest whole number, if that is an integer one.
+Value* narrowed(Call& c, Value* x, DType t) {
+  if (is_float(t)) return c.b.cast(x, t);
+  x = c.b.unary(Fn::Round, x);
+  if (t == DType::u8) x = c.b.clamp(x, 0, 255);
+  return c.b.cast(x, t);
+}
+
 // Linear interpolation, one axis after the other.
 void linear(Call& c, bool align_corners, const ScaleOf& scale_of) {
   Value* x = c.tensor(0);
@@ -112,7 +120,7 @@ void linear(Call& c, bool align_corners, const ScaleOf& scale_of) {
     const int a = static_cast<int>(axis);
     x = c.b.add(c.b.mul(c.b.gather(x, lower, a), rest), c.b.mul(c.b.gather(x, upper, a), weight));
   }
-  c.set(c.b.cast(x, t));
+  c.set(narrowed(c, x, t));
 }
 void linear_vec(Call& c) {
   linear(c, c.boolean(2, "align_corners"), scales_in_list(c, 3));
@@ -165,7 +173,7 @@ void antialiased(Call& c) {
     Value* matrix = c.b.constant(std::move(weights));
     x = axis + 1 == out.size() ? c.b.product(x, matrix) : c.b.matmul(c.b.transpose_last(matrix), x);
   }
-  c.set(c.b.cast(x, t));
+  c.set(narrowed(c, x, t));
 }
 
 // input [n, c, s…], grid [n, o…, d], interpolation, padding, align_corners
