@@ -82,12 +82,9 @@ void nearest_sized(Call& c) {
   nearest<exact>(c, scales_from(c, 2));
 }
 
-// Back to the image's dtype: to the nearest whole number, if that is an integer one.
-Value* narrowed(Call& c, Value* x, DType t) {
-  if (is_float(t)) return c.b.cast(x, t);
-  x = c.b.unary(Fn::Round, x);
-  if (t == DType::u8) x = c.b.clamp(x, 0, 255);
-  return c.b.cast(x, t);
+// To whole numbers in the range of bytes, halves up, for an image of those. PyTorch does it after each axis.
+Value* rounded_if_bytes(Call& c, Value* x, DType t) {
+  return t == DType::u8 ? c.b.clamp(c.b.unary(Fn::Floor, c.b.binary(Fn::Add, x, 0.5)), 0, 255) : x;
 }
 
 // Linear interpolation, one axis after the other.
@@ -119,8 +116,9 @@ void linear(Call& c, bool align_corners, const ScaleOf& scale_of) {
     Value* rest = c.b.sub(c.b.scalar(work, 1), weight);
     const int a = static_cast<int>(axis);
     x = c.b.add(c.b.mul(c.b.gather(x, lower, a), rest), c.b.mul(c.b.gather(x, upper, a), weight));
+    x = rounded_if_bytes(c, x, t);
   }
-  c.set(narrowed(c, x, t));
+  c.set(c.b.cast(x, t));
 }
 void linear_vec(Call& c) {
   linear(c, c.boolean(2, "align_corners"), scales_in_list(c, 3));
@@ -172,8 +170,9 @@ void antialiased(Call& c) {
     }
     Value* matrix = c.b.constant(std::move(weights));
     x = axis + 1 == out.size() ? c.b.product(x, matrix) : c.b.matmul(c.b.transpose_last(matrix), x);
+    x = rounded_if_bytes(c, x, t);
   }
-  c.set(narrowed(c, x, t));
+  c.set(c.b.cast(x, t));
 }
 
 // input [n, c, s…], grid [n, o…, d], interpolation, padding, align_corners
