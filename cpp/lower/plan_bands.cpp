@@ -47,10 +47,16 @@ struct RowMap {
 };
 
 // How the consumer's loop over `to` reads what the producer's loop over `from` stores in one buffer; nullopt if rows
-// cannot be told apart. Offsets fall apart into rows and columns, since a column's moves are smaller than a row.
+// cannot be told apart, or if an image of the consumer (`batch`: the loop over images of both) reads of another image.
+// Offsets fall apart into rows and columns, since a column's moves are smaller than a row.
 std::optional<RowMap> row_map(const Kernel& producer, const Loop& from, const Kernel& consumer, int buffer,
-                              const Loop& to) {
+                              const Loop& to, const Loop* batch) {
   const StoreDef& store = *only_store(producer);
+  std::optional<int64_t> image;
+  if (batch && batch->extent != Dim(1)) {
+    image = constant_coefficient(store.offset, batch->variable);
+    if (!image || *image <= 0) return std::nullopt;
+  }
   auto row = constant_coefficient(store.offset, from.variable);
   if (!row || *row <= 1) return std::nullopt;
   std::set<int64_t> planes;  // strides of the producer's loops that are longer than all its rows
@@ -73,6 +79,10 @@ std::optional<RowMap> row_map(const Kernel& producer, const Loop& from, const Ke
     if (e.kind != Expr::Kind::Load || e.buffer != buffer || !clear) return;
     RowMap here{0, 0, 0};
     int64_t columns = 0, row_moves = 0;
+    if (image && constant_coefficient(e.index, batch->variable) != image) {
+      clear = false;
+      return;
+    }
     for (const Dim& symbol : e.index.symbols()) {
       auto c = constant_coefficient(e.index, symbol);
       const std::string& name = symbol.symbol_name();
@@ -80,7 +90,9 @@ std::optional<RowMap> row_map(const Kernel& producer, const Loop& from, const Ke
         clear = false;
         return;
       }
-      if (symbol == to.variable) {
+      if (image && *c >= *image && symbol != batch->variable) {
+        clear = false;
+      } else if (symbol == to.variable) {
         clear = clear && *c % *row == 0 && *c > 0;
         here.scale = *c / *row;
       } else if (planes.count(*c)) {
@@ -225,7 +237,7 @@ class BandPlanner {
       bool clear = true;
       for (size_t b = 0; b < program_.steps[*next].buffers.size(); ++b) {
         if (program_.steps[*next].buffers[b] != written) continue;
-        auto here = row_map(from, rows, to, static_cast<int>(b), loop);
+        auto here = row_map(from, rows, to, static_cast<int>(b), loop, find_loop(to, "$i0"));
         clear = clear && here && !map;
         map = here;
       }
@@ -271,7 +283,7 @@ class BandPlanner {
     if (weights > target_.l2_bytes / 4) return false;
     // Cycles at two fused multiply-adds each. Less traffic than that hides behind the arithmetic.
     const double arithmetic = flops / (4.0 * target_.lanes(DType::f32));
-    if (moved / target_.l3_bytes_per_cycle < arithmetic * 2 / 3) return false;
+    if (moved / target_.l3_bytes_per_cycle <= arithmetic * 2 / 3) return false;
     const int64_t rows = chain.members.back().rows;
     chain.band = std::min(static_cast<int64_t>((half - halo) / per_row), rows / 4);
     return chain.band >= 1;

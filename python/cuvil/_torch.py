@@ -56,11 +56,11 @@ def import_module(
     """
     with _no_garbage_collection():
         if isinstance(model, torch.export.ExportedProgram):
-            program = model.run_decompositions(_decompositions())
+            program = _decompose(model)
         else:
             program = _export(model, args, kwargs or {}, dynamic_shapes)
             if not _is_functional_and_known(program):
-                program = program.run_decompositions(_decompositions())
+                program = _decompose(program)
         return _Extractor(program).run(names)
 
 
@@ -131,6 +131,13 @@ class _FunctionModule(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
+
+
+def _decompose(program: Any) -> Any:
+    try:
+        return program.run_decompositions(_decompositions())
+    except Exception as error:
+        raise CompileError(f"torch.export cannot export the model in terms of core operators: {error}") from error
 
 
 def _decompositions() -> Any:

@@ -152,7 +152,7 @@ def tie_differences(actual: List[Any], expected: List[Any], sample: Any, op: Any
     return differences(values(actual), values(expected), op)
 
 
-def run_sample(op: Any, sample: Any, inplace: bool = False) -> Tuple[str, str]:
+def run_sample(op: Any, sample: Any, inplace: bool = False, dynamic: bool = False) -> Tuple[str, str]:
     """(state, detail) of one sample."""
     leaves, spec = pytree.tree_flatten((sample.input, tuple(sample.args), dict(sample.kwargs)))
     positions = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -184,12 +184,17 @@ def run_sample(op: Any, sample: Any, inplace: bool = False) -> Tuple[str, str]:
     if differences(again, expected, op):
         return "skipped", "random"
     try:
-        compiled = cuvil.compile(call, input_spec=[(f"x{i}", t) for i, t in enumerate(tensors)])
+        inputs: List[Any] = [(f"x{i}", t) for i, t in enumerate(tensors)]
+        if dynamic:
+            inputs = [(name, (None,) * t.dim(), str(t.dtype).rpartition(".")[2]) for name, t in inputs]
+        compiled = cuvil.compile(call, input_spec=inputs)
         actual = [as_tensor(leaf) for leaf in pytree.tree_leaves(compiled(*tensors))]
     except cuvil.CompileError as error:
         message = str(error)
         exportable = "torch.export cannot export" not in message
         return ("unsupported" if exportable else "not-exportable"), message
+    except cuvil.ShapeError as error:
+        return "not-exportable", f"PyTorch has fixed a size: {error}"
     except cuvil.InternalError as error:
         return "crash", str(error)
     except Exception as error:
@@ -208,7 +213,9 @@ def run_sample(op: Any, sample: Any, inplace: bool = False) -> Tuple[str, str]:
     return ("wrong", difference) if difference else ("pass", "")
 
 
-def run_operator(op: Any, dtype: torch.dtype, limit: int, inplace: bool = False) -> List[Tuple[str, str]]:
+def run_operator(
+    op: Any, dtype: torch.dtype, limit: int, inplace: bool = False, dynamic: bool = False
+) -> List[Tuple[str, str]]:
     """(state, detail) of each of the first samples."""
     if op.name in RANDOM or full_name(op) in RANDOM:
         return [("skipped", "random")]
@@ -221,10 +228,10 @@ def run_operator(op: Any, dtype: torch.dtype, limit: int, inplace: bool = False)
         samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), limit))
     except Exception as error:
         return [("skipped", f"sample_inputs: {error}")]
-    return [run_sample(op, sample, inplace) for sample in samples]
+    return [run_sample(op, sample, inplace, dynamic) for sample in samples]
 
 
-def _work(connection: Any, dtype: torch.dtype, limit: int, inplace: bool) -> None:
+def _work(connection: Any, *options: Any) -> None:
     warnings.simplefilter("ignore")
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115  the worker's, for as long as it lives
     by_name = {full_name(op): op for op in operators()}
@@ -232,14 +239,14 @@ def _work(connection: Any, dtype: torch.dtype, limit: int, inplace: bool) -> Non
         name = connection.recv()
         if name is None:
             return
-        connection.send(run_operator(by_name[name], dtype, limit, inplace))
+        connection.send(run_operator(by_name[name], *options))
 
 
 class Worker:
     """A process that runs operators, started anew when it dies."""
 
-    def __init__(self, dtype: torch.dtype, limit: int, inplace: bool, seconds: float) -> None:
-        self._arguments = (dtype, limit, inplace)
+    def __init__(self, seconds: float, *options: Any) -> None:
+        self._arguments = options
         self._seconds = seconds
         self._process: Any = None
 
@@ -305,6 +312,7 @@ def main() -> None:
     parser.add_argument("--ops", nargs="*", help="names of operators, with or without their variant's")
     parser.add_argument("--limit", type=int, default=3, help="samples of each operator")
     parser.add_argument("--inplace", action="store_true", help="run the in-place variants")
+    parser.add_argument("--dynamic", action="store_true", help="compile for inputs of any sizes")
     parser.add_argument("--seconds", type=float, default=120, help="time limit of an operator")
     parser.add_argument("--json", help="write every outcome to this file")
     parser.add_argument("--not-passed-in", help="only operators with a sample that did not pass in this file")
@@ -317,7 +325,7 @@ def main() -> None:
         with open(options.not_passed_in, encoding="utf-8") as file:
             earlier = json.load(file)["results"]
         chosen = [n for n in chosen if any(s not in {"pass", "skipped"} for s, _ in earlier.get(n, [["new", ""]]))]
-    worker = Worker(getattr(torch, options.dtype), options.limit, options.inplace, options.seconds)
+    worker = Worker(options.seconds, getattr(torch, options.dtype), options.limit, options.inplace, options.dynamic)
     results: Dict[str, List[Tuple[str, str]]] = {}
     started = time.monotonic()
     for name in chosen:

@@ -120,3 +120,13 @@ def test_affine_grid() -> None:
         return F.grid_sample(x, F.affine_grid(theta, [2, 3, 6, 5], align_corners=False), align_corners=False)
 
     check(function, random(2, 3, 7, 7), random(2, 2, 3, seed=3) * 0.5, rtol=1e-4, atol=1e-5)
+
+
+def test_images_of_bytes() -> None:
+    x = torch.randint(0, 256, (1, 3, 20, 31), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    for size in ((9, 14), (40, 62), (33, 17)):
+        # PyTorch's weights are fixed-point numbers.
+        check(lambda x, s=size: F.interpolate(x, s, mode="bilinear"), x, rtol=0, atol=1)
+        check(lambda x, s=size: F.interpolate(x, s, mode="bilinear", antialias=True), x, rtol=0, atol=1)
+        check(lambda x, s=size: F.interpolate(x, s, mode="nearest"), x)
+    check(lambda x: F.interpolate(x, (40, 62), mode="bilinear"), x)

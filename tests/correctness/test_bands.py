@@ -71,3 +71,23 @@ def test_any_batch():
         x = torch.randn(batch, 8, 56, 56)
         with torch.no_grad():
             torch.testing.assert_close(function(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_images_that_read_of_each_other(target):
+    # New numbers for each run: what an earlier one left in the arena would hide a row that is read too soon.
+    def numbers(seed):
+        return torch.randint(0, 9, (40, 64, 256), generator=torch.Generator().manual_seed(seed), dtype=torch.int32)
+
+    try:
+        function = compiled(lambda x: torch.cumsum(x.flip(0), 0), numbers(0), target)
+    except cuvil.CompileError as error:
+        pytest.skip(str(error))
+    before = cuvil.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            cuvil.set_num_threads(threads)
+            for seed in range(5):
+                assert torch.equal(function(numbers(seed)), torch.cumsum(numbers(seed).flip(0), 0))
+    finally:
+        cuvil.set_num_threads(before)

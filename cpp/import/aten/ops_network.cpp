@@ -29,6 +29,7 @@ void convolve(Call& c, const ConvArguments& arguments) {
   const auto& [strides, pads, dilations, groups, transposed] = arguments;
   Value* y = nullptr;
   if (transposed) {
+    if (!w->type.is_static()) c.fail("needs a weight of known sizes");
     Shape sizes = c.result_shape();
     sizes.erase(sizes.begin(), sizes.end() - static_cast<long>(spatial));
     y = c.b.conv_transpose(x, w, strides, pads, sizes, dilations, groups);
@@ -230,8 +231,15 @@ void attention(Call& c) {
   Value* k = c.wide(1);
   Value* v = c.wide(2);
   if (c.real(4, "dropout_p", 0) != 0) c.fail("dropout in attention is for training");
-  const Dim& d = q->type.shape.back();
-  double scale = c.has(6, "scale") ? c.real(6, "scale") : 1 / std::sqrt(static_cast<double>(d.value()));
+  const Dim d = q->type.shape.back();
+  double scale = 1;
+  if (c.has(6, "scale")) {
+    scale = c.real(6, "scale");
+  } else if (d.is_constant()) {
+    scale = 1 / std::sqrt(static_cast<double>(d.value()));
+  } else {
+    q = c.b.mul(q, c.b.unary(Fn::Rsqrt, c.b.cast(c.b.dim_value(d), q->type.dtype)));
+  }
   if (c.boolean(7, "enable_gqa")) {
     // Each key and value head serves a group of query heads.
     auto spread = [&](Value* x) {

@@ -82,6 +82,11 @@ void nearest_sized(Call& c) {
   nearest<exact>(c, scales_from(c, 2));
 }
 
+// To whole numbers in the range of bytes, halves up, for an image of those. PyTorch does it after each axis.
+Value* rounded_if_bytes(Call& c, Value* x, DType t) {
+  return t == DType::u8 ? c.b.clamp(c.b.unary(Fn::Floor, c.b.binary(Fn::Add, x, 0.5)), 0, 255) : x;
+}
+
 // Linear interpolation, one axis after the other.
 void linear(Call& c, bool align_corners, const ScaleOf& scale_of) {
   Value* x = c.tensor(0);
@@ -111,6 +116,7 @@ void linear(Call& c, bool align_corners, const ScaleOf& scale_of) {
     Value* rest = c.b.sub(c.b.scalar(work, 1), weight);
     const int a = static_cast<int>(axis);
     x = c.b.add(c.b.mul(c.b.gather(x, lower, a), rest), c.b.mul(c.b.gather(x, upper, a), weight));
+    x = rounded_if_bytes(c, x, t);
   }
   c.set(c.b.cast(x, t));
 }
@@ -164,6 +170,7 @@ void antialiased(Call& c) {
     }
     Value* matrix = c.b.constant(std::move(weights));
     x = axis + 1 == out.size() ? c.b.product(x, matrix) : c.b.matmul(c.b.transpose_last(matrix), x);
+    x = rounded_if_bytes(c, x, t);
   }
   c.set(c.b.cast(x, t));
 }
