@@ -1,4 +1,3 @@
-#include "codegen/floor_division.hpp"
 #include "codegen/entry_emitter.hpp"
 
 #include <llvm/IR/IRBuilder.h>
@@ -7,6 +6,7 @@
 #include <set>
 
 #include "codegen/codegen.hpp"
+#include "codegen/floor_division.hpp"
 #include "codegen/kernel_emitter.hpp"
 #include "codegen/llvm_compat.hpp"
 #include "runtime/abi.h"

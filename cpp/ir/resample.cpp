@@ -62,7 +62,9 @@ Value* interpolate_axis(Builder& b, Value* x, int axis, Value* positions, const 
   const DType given = x->type.dtype, t = computing_type(given);
   const Dim size = x->type.shape[static_cast<size_t>(axis)];
   Value* last = b.dim_value(size - 1);
-  auto clamped = [&](Value* index) { return b.binary(Fn::Min, b.binary(Fn::Max, index, b.scalar_int(DType::i64, 0)), last); };
+  auto clamped = [&](Value* index) {
+    return b.binary(Fn::Min, b.binary(Fn::Max, index, b.scalar_int(DType::i64, 0)), last);
+  };
   if (how.kind == Interpolation::Kind::Nearest) {
     return b.gather(x, clamped(b.cast(nearest_index(b, positions, how.round), DType::i64)), axis);
   }

@@ -37,7 +37,7 @@ void set_python_error() {
   } catch (const InputFault& e) {
     set_error("InputError", e.what());
   } catch (const onnx::ValuesNeeded& e) {
-    py::object type = py::module_::import("cuvil._errors").attr("ValuesNeeded");
+    py::object type = py::module_::import("cuvil._errors").attr("ValuesNeededError");
     PyErr_SetObject(type.ptr(), py::make_tuple(e.what(), e.inputs, e.axes, e.all_inputs).ptr());
   } catch (const CompileError& e) {
     set_error("CompileError", e.what());

@@ -27,7 +27,7 @@ Graph import_onnx_file(const std::string& path, const InputShapes& shapes, const
 }
 
 Graph import_onnx_bytes(const py::bytes& bytes, const InputShapes& shapes, const InputValues& values,
-                       const InputSizes& sizes) {
+                        const InputSizes& sizes) {
   const onnx::ImportOptions options = options_of(shapes, values, sizes);
   char* data = nullptr;
   Py_ssize_t size = 0;

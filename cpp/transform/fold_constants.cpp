@@ -40,9 +40,9 @@ class Folder {
  private:
   // Whether the node depends on constants only.
   bool is_fixed(const Node& node) const {
-    return node.op != Op::DimValue && std::all_of(node.operands.begin(), node.operands.end(), [&](const Value* operand) {
-             return constant_of(operand) || fixed_.count(operand) > 0;
-           });
+    return node.op != Op::DimValue &&
+           std::all_of(node.operands.begin(), node.operands.end(),
+                       [&](const Value* operand) { return constant_of(operand) || fixed_.count(operand) > 0; });
   }
 
   std::optional<Tensor> fold(const Node& node) {

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from cuvil import cuvil_native as _native
-from cuvil._errors import CompileError, ExportError, InputError, ModelRaises, ShapeError, ValuesNeeded
+from cuvil._errors import CompileError, ExportError, InputError, ModelRaises, ShapeError, ValuesNeededError
 from cuvil._profile import Profile
 from cuvil._progress import Progress
 from cuvil._sources import ArtifactSource, FunctionSource, OnnxSource, Source, by_name
@@ -186,7 +186,7 @@ class SpecializedFunction:
 
     _MOST_VARIANTS = 64
 
-    def __init__(self, source: OnnxSource, options: CompileOptions, needed: ValuesNeeded) -> None:
+    def __init__(self, source: OnnxSource, options: CompileOptions, needed: ValuesNeededError) -> None:
         self._source = source
         self._options = options
         self._names = needed.all_inputs
@@ -196,7 +196,7 @@ class SpecializedFunction:
         self.variants: Dict[Tuple[Any, ...], CompiledFunction] = {}
         self._need(needed)
 
-    def _need(self, needed: ValuesNeeded) -> None:
+    def _need(self, needed: ValuesNeededError) -> None:
         self._values += [name for name in needed.inputs if name not in self._values]
         axes = [(self._names.index(name), axis) for name, axis in needed.axes]
         self._axes += [axis for axis in axes if axis not in self._axes]
@@ -216,7 +216,7 @@ class SpecializedFunction:
                 return function(*[tensor for name, tensor in zip(self._names, given) if name not in values])
             try:
                 compiled = CompiledFunction(self._source.specialized(values, sizes), self._options)
-            except ValuesNeeded as more:
+            except ValuesNeededError as more:
                 with self._lock:
                     self._need(more)
                 continue
@@ -241,7 +241,7 @@ def compile_onnx(source: OnnxSource, options: CompileOptions) -> Union[CompiledF
     """Compiles now if that is possible before the inputs' values are known."""
     try:
         return CompiledFunction(source, options)
-    except ValuesNeeded as needed:
+    except ValuesNeededError as needed:
         return SpecializedFunction(source, options, needed)
 
 

@@ -9,7 +9,7 @@ class CompileError(Exception):
     """The model or the request is at fault: the message names the node, the reason and the way out."""
 
 
-class ValuesNeeded(CompileError):
+class ValuesNeededError(CompileError):
     """The structure of the model depends on the values of some inputs, or the sizes of some axes (input, axis)."""
 
     def __init__(self, message: str, inputs: List[str], axes: List[Tuple[str, int]], all_inputs: List[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from cuvil._errors import CompileError
@@ -44,8 +45,8 @@ class JaxSource(Source):
         specs: Optional[List[InputSpec]],
     ) -> None:
         try:
-            import jax
-            import jax2onnx  # noqa: F401
+            jax: Any = importlib.import_module("jax")
+            importlib.import_module("jax2onnx")
         except ImportError as error:
             raise CompileError(f"compiling JAX functions needs the packages jax and jax2onnx ({error})") from error
         self._jax = jax
@@ -85,8 +86,9 @@ class JaxSource(Source):
         ]
 
     def import_graph(self, varying: Varying) -> Any:
-        import jax2onnx
         import numpy as np
+
+        jax2onnx: Any = importlib.import_module("jax2onnx")
 
         structs = []
         for number, (shape, dtype) in enumerate(self._shapes):

@@ -170,10 +170,13 @@ def test_top_k_of_dynamic_sizes() -> None:
         function(whole(2, 3))
 
 
-def test_k_must_be_known() -> None:
-    model = model_of("TopK", {"x": whole(5), "k": (INT64, [1])}, ["v", "i"])
-    with pytest.raises(cuvil.CompileError, match="must be known"):
-        cuvil.compile(model)
+def test_a_number_known_at_run_time() -> None:
+    function = cuvil.compile(model_of("TopK", {"x": whole(5), "k": (INT64, [1])}, ["v", "i"]))
+    x = whole(5)
+    for k in (0, 1, 3, 5):
+        values, positions = function(x, np.array([k]))
+        np.testing.assert_array_equal(values, np.sort(x)[::-1][:k])
+        np.testing.assert_array_equal(x[positions], values)
     model = model_of("TopK", {"x": whole(5)}, ["v", "i"], {"k": np.array([6])})
     with pytest.raises(cuvil.CompileError, match="count 6 is more than the axis has"):
         cuvil.compile(model)
@@ -186,7 +189,3 @@ def test_sizes_that_depend_on_constants() -> None:
     table = whole(3, 4)
     function = cuvil.compile(model_of("NonZero", {}, ["y"], {"x": table}))
     np.testing.assert_array_equal(function(), np.nonzero(table))
-    with pytest.raises(cuvil.CompileError, match="the result's size depends on it"):
-        cuvil.compile(model_of("Compress", {"x": x, "c": condition}, ["y"]))
-    with pytest.raises(cuvil.CompileError, match="the result's size depends on it"):
-        cuvil.compile(model_of("NonZero", {"x": x}, ["y"]))

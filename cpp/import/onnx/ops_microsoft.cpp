@@ -82,7 +82,8 @@ Value* bias_of_mask(Call& c, Value* mask, const Dim& keys, DType t) {
   const Shape& s = mask->type.shape;
   Value* keep;
   if (s.size() == 1) {
-    keep = b.binary(Fn::Lt, b.iota({1, 1, 1, keys}, 3, DType::i64), b.reshape(b.cast(mask, DType::i64), {s[0], 1, 1, 1}));
+    keep =
+        b.binary(Fn::Lt, b.iota({1, 1, 1, keys}, 3, DType::i64), b.reshape(b.cast(mask, DType::i64), {s[0], 1, 1, 1}));
   } else {
     keep = b.binary(Fn::Ne, mask, c.zero(mask->type.dtype));
     if (s.size() == 2) keep = b.reshape(keep, {s[0], 1, 1, s[1]});
@@ -134,8 +135,14 @@ void multi_head_attention(Call& c) {
     }
   }
   Value *past_key = c.optional_input(6), *past_value = c.optional_input(7);
-  Attended a{heads_of(c, q, heads), heads_of(c, k, heads), heads_of(c, v, heads), c.optional_input(4),
-             c.optional_input(5),   past_key,              past_value,            c.integer("unidirectional", 0) != 0};
+  Attended a{heads_of(c, q, heads),
+             heads_of(c, k, heads),
+             heads_of(c, v, heads),
+             c.optional_input(4),
+             c.optional_input(5),
+             past_key,
+             past_value,
+             c.integer("unidirectional", 0) != 0};
   attend(c, a);
   c.set(past_key ? b.concat({past_key, a.k}, 2) : a.k);
   c.set(past_value ? b.concat({past_value, a.v}, 2) : a.v);
@@ -159,8 +166,16 @@ void attention(Call& c) {
     return heads_of(c, b.slice_axis(all, 2, from, from + sizes[i]), heads);
   };
   Value* past = c.optional_input(4);
-  auto past_part = [&](int64_t i) -> Value* { return past ? b.squeeze(b.slice_axis(past, 0, i, i + 1), {0}) : nullptr; };
-  Attended a{part(0), part(1), part(2), c.optional_input(3), c.optional_input(5), past_part(0), past_part(1),
+  auto past_part = [&](int64_t i) -> Value* {
+    return past ? b.squeeze(b.slice_axis(past, 0, i, i + 1), {0}) : nullptr;
+  };
+  Attended a{part(0),
+             part(1),
+             part(2),
+             c.optional_input(3),
+             c.optional_input(5),
+             past_part(0),
+             past_part(1),
              c.integer("unidirectional", 0) != 0};
   attend(c, a);
   Value* k = past ? b.concat({a.past_key, a.k}, 2) : a.k;
@@ -205,8 +220,10 @@ void rotary_embedding(Call& c) {
 // Weights of 2, 4 or 8 bits in blocks along K, packed in bytes, each block with a scale and a zero point.
 void matmul_n_bits(Call& c) {
   Builder& b = c.b;
-  const int64_t k = c.integer("K", 0), n = c.integer("N", 0), bits = c.integer("bits", 4), block = c.integer("block_size", 0);
-  c.require(k > 0 && n > 0 && block > 0 && (bits == 2 || bits == 4 || bits == 8), "K, N, bits or block_size is missing");
+  const int64_t k = c.integer("K", 0), n = c.integer("N", 0), bits = c.integer("bits", 4),
+                block = c.integer("block_size", 0);
+  c.require(k > 0 && n > 0 && block > 0 && (bits == 2 || bits == 4 || bits == 8),
+            "K, N, bits or block_size is missing");
   c.require(!c.optional_input(4), "g_idx is not supported");
   Value* x = c.input(0);
   const int64_t blocks = (k + block - 1) / block, per_byte = 8 / bits;
@@ -228,7 +245,9 @@ void matmul_n_bits(Call& c) {
   Value* q = b.reshape(unpack(c.input(1), n * blocks, block), {n, blocks, block});
   Value* zero;
   if (Value* given = c.optional_input(3)) {
-    zero = given->type.dtype == t ? given : b.cast(unpack(b.reshape(given, {n, exact_div(given->type.num_elements(), n).value()}), n, blocks), t);
+    zero = given->type.dtype == t
+               ? given
+               : b.cast(unpack(b.reshape(given, {n, exact_div(given->type.num_elements(), n).value()}), n, blocks), t);
     zero = b.reshape(zero, {n, blocks, 1});
   } else {
     zero = b.scalar(t, static_cast<double>(int64_t{1} << (bits - 1)));

@@ -59,7 +59,10 @@ class Activations {
     }
     if (name == "affine" || name == "scaledtanh" || name == "hardsigmoid") {
       const bool hard = name == "hardsigmoid";
-      const double alpha = next(alphas_, alpha_, hard ? 0.2 : 1), beta = next(betas_, beta_, hard ? 0.5 : name == "affine" ? 0 : 1);
+      const double alpha = next(alphas_, alpha_, hard ? 0.2 : 1), beta = next(betas_, beta_,
+                                                                              hard               ? 0.5
+                                                                              : name == "affine" ? 0
+                                                                                                 : 1);
       return [alpha, beta, name](Builder& b, Value* x) {
         if (name == "scaledtanh") return b.binary(Fn::Mul, b.unary(Fn::Tanh, b.binary(Fn::Mul, x, beta)), alpha);
         Value* line = b.binary(Fn::Add, b.binary(Fn::Mul, x, alpha), beta);
@@ -75,7 +78,8 @@ class Activations {
   size_t alpha_ = 0, beta_ = 0;
 };
 
-// One direction's operands. Weights are [gates · hidden, …]; projected is x Wᵀ + b for all steps, [s, n, gates · hidden].
+// One direction's operands. Weights are [gates · hidden, …]; projected is x Wᵀ + b for all steps, [s, n, gates ·
+// hidden].
 struct Direction {
   Value *projected, *recurrent, *recurrent_bias;
   std::vector<Value*> states;  // [n, hidden]
@@ -155,8 +159,8 @@ void recurrent(Call& c, const Cell& cell) {
       results.back() = c.b.unsqueeze(results.back(), {0});
     } else {
       results = add_loop(c, loop_over(c, steps, own.states), [&](Builder& b, const std::vector<Value*>& inputs) {
-        std::vector<Value*> next = step(b, inputs[0], {inputs.begin() + 2, inputs.end()},
-                                        [&](Value* v) { return c.around.capture(v); });
+        std::vector<Value*> next =
+            step(b, inputs[0], {inputs.begin() + 2, inputs.end()}, [&](Value* v) { return c.around.capture(v); });
         next.insert(next.begin(), b.scalar_int(DType::boolean, 1));
         return next;
       });
@@ -189,7 +193,8 @@ void lstm(Call& c) {
   Cell cell{4, 2, {"Sigmoid", "Tanh", "Tanh"}, {}};
   const bool coupled = c.integer("input_forget", 0) != 0;
   const auto clip = clip_of(c);
-  cell.step = [=](Builder& b, const Direction& d, Value* projected, const std::vector<Value*>& states, const auto& use) {
+  cell.step = [=](Builder& b, const Direction& d, Value* projected, const std::vector<Value*>& states,
+                  const auto& use) {
     Value *h = states[0], *old = states[1];
     const Dim size = h->type.shape[1];
     Value* gates = b.add(projected, recurrent_product(b, d, h, use));
@@ -212,7 +217,8 @@ void gru(Call& c) {
   Cell cell{3, 1, {"Sigmoid", "Tanh"}, {}};
   const bool reset_after = c.integer("linear_before_reset", 0) != 0;
   const auto clip = clip_of(c);
-  cell.step = [=](Builder& b, const Direction& d, Value* projected, const std::vector<Value*>& states, const auto& use) {
+  cell.step = [=](Builder& b, const Direction& d, Value* projected, const std::vector<Value*>& states,
+                  const auto& use) {
     Value* h = states[0];
     const Dim size = h->type.shape[1];
     auto columns = [&](Value* v, int64_t from, int64_t to) { return b.slice_axis(v, -1, size * from, size * to); };
@@ -242,7 +248,8 @@ void gru(Call& c) {
 void rnn(Call& c) {
   Cell cell{1, 1, {"Tanh"}, {}};
   const auto clip = clip_of(c);
-  cell.step = [=](Builder& b, const Direction& d, Value* projected, const std::vector<Value*>& states, const auto& use) {
+  cell.step = [=](Builder& b, const Direction& d, Value* projected, const std::vector<Value*>& states,
+                  const auto& use) {
     Value* sum = b.add(projected, recurrent_product(b, d, states[0], use));
     return std::vector<Value*>{d.activations[0](b, clip(b, sum))};
   };
