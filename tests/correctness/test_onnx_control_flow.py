@@ -309,8 +309,13 @@ def test_recurrent_networks(kind, direction):
 def test_non_max_suppression():
     m = model(
         [h.make_node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["picked"])],
-        [value("boxes", T.FLOAT, [1, "n", 4]), value("scores", T.FLOAT, [1, 2, "n"])]
-        + [value("most", T.INT64, [1]), value("iou", T.FLOAT, [1]), value("least", T.FLOAT, [1])],
+        [
+            value("boxes", T.FLOAT, [1, "n", 4]),
+            value("scores", T.FLOAT, [1, 2, "n"]),
+            value("most", T.INT64, [1]),
+            value("iou", T.FLOAT, [1]),
+            value("least", T.FLOAT, [1]),
+        ],
         [value("picked", T.INT64, [None, 3])],
     )
     corner = RNG.uniform(0, 1, (1, 40, 2))
