@@ -87,3 +87,12 @@ def test_numpy_arguments_that_need_a_copy(fast) -> None:
 def test_runs(fast) -> None:
     with pytest.raises(ValueError, match="positive"):
         fast.profile(X, INDEX, runs=0)
+
+
+@pytest.mark.parametrize("index", [0, 1, -1])
+def test_element_of_an_axis_that_is_too_short(index: int) -> None:
+    for function in (lambda x: x[index], lambda x: x.narrow(0, 0, 1 + abs(index)).sum()):
+        fast = cuvil.compile(lambda x, f=function: f(x) + x.sum(), input_spec=[("x", (None,), "float32")])
+        torch.testing.assert_close(fast(torch.ones(4)), function(torch.ones(4)) + 4)
+        with pytest.raises(ValueError, match="outside an axis of size 0"):
+            fast(torch.ones(0))

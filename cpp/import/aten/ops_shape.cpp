@@ -66,8 +66,14 @@ void slice(Call& c) {
 void select(Call& c) {
   Value* x = c.tensor(0);
   int axis = c.axis(1, "dim", x);
+  const Dim size = x->type.shape[static_cast<size_t>(axis)];
   Dim at = c.size(2, "index");
-  if (auto v = at.constant(); v && *v < 0) at = x->type.shape[static_cast<size_t>(axis)] + at;
+  if (auto v = at.constant(); v && *v < 0) at = size + at;
+  if (!size.is_constant() && !(provably_le(0, at) && provably_lt(at, size))) {
+    // The axis may turn out too short when the model runs: a gather checks it.
+    c.set(c.b.gather(x, c.b.dim_value(c.size(2, "index")), axis));
+    return;
+  }
   c.set(c.b.squeeze(c.b.slice_axis(x, axis, at, at + 1), {axis}));
 }
 
@@ -76,7 +82,12 @@ void narrow(Call& c) {
   int axis = c.axis(1, "dim", x);
   Dim start = c.size(2, "start");
   if (auto v = start.constant(); v && *v < 0) start = x->type.shape[static_cast<size_t>(axis)] + start;
-  c.set(c.b.slice_axis(x, axis, start, start + c.size(3, "length")));
+  const Dim length = c.size(3, "length"), size = x->type.shape[static_cast<size_t>(axis)];
+  if (!size.is_constant() && !(provably_le(0, start) && provably_le(start + length, size))) {
+    c.set(c.b.gather(x, c.b.add(c.b.iota({length}, 0, DType::i64), c.b.dim_value(start)), axis));
+    return;
+  }
+  c.set(c.b.slice_axis(x, axis, start, start + length));
 }
 
 void concat(Call& c) {
