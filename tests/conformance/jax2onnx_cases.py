@@ -44,8 +44,7 @@ def run(case: Dict[str, Any]) -> Tuple[str, str]:
     import cuvil
 
     double = bool(case.get("run_only_f64_variant"))
-    if double:
-        jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_enable_x64", double)
     try:
         function = case["callable"]
         if hasattr(function, "with_dtype"):
