@@ -156,3 +156,50 @@ def test_chebyshev(letter: str, shifted: str) -> None:
     check(function, x, n, tolerance=(1e-9, 1e-9))
     check(lambda x: function(x, 4), x, tolerance=(1e-9, 1e-9))
     assert math.isclose(cuvil.compile(lambda x: function(x, 4), input_spec=[("x", x)])(x)[3], function(x, 4)[3])
+
+
+@pytest.mark.parametrize(
+    "name", ["hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"]
+)
+def test_orthogonal_polynomials(name: str) -> None:
+    function = getattr(torch.special, name)
+    x = torch.linspace(-2, 3, 31, dtype=torch.float64)
+    for n in (-1, 0, 1, 2, 3, 7, 20):
+        check(lambda x, n=n: function(x, n), x, tolerance=(1e-9, 1e-9))
+    with pytest.raises(cuvil.CompileError, match="needs a number as the degree"):
+        cuvil.compile(function, input_spec=[("x", x), ("n", torch.arange(31))])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "i0", "i0e", "i1", "i1e", "modified_bessel_i0",
+        "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
+        "scaled_modified_bessel_k1", "spherical_bessel_j0",
+    ],
+)  # fmt: skip
+def test_bessel(name: str, dtype) -> None:
+    # PyTorch's own are good to 1e-5 where J and Y change from one form to the other.
+    wave = name.startswith("bessel")
+    x = torch.cat([torch.linspace(-30, 60, 400, dtype=torch.float64), torch.tensor([0.0, 1.0, 5.0, 8.0, NAN])]).to(
+        dtype
+    )
+    close = (2e-5, 2e-5) if wave else (3e-6, 1e-6) if dtype == torch.float32 else (1e-10, 1e-12)
+    check(getattr(torch.special, name), x, exact=True, tolerance=close)
+
+
+def test_waves_are_right_to_float64() -> None:
+    # PyTorch's own are good to six digits only.
+    special = pytest.importorskip("scipy.special")
+    x = torch.cat([torch.linspace(-20, 12, 300, dtype=torch.float64), torch.tensor([5.0, 2.09, -2.09])])
+    for name, exact in (
+        ("airy_ai", lambda x: special.airy(x)[0]),
+        ("bessel_j0", special.j0),
+        ("bessel_j1", special.j1),
+        ("bessel_y0", special.y0),
+        ("bessel_y1", special.y1),
+    ):
+        at = x[x > 0.01] if "_y" in name else x
+        mine = cuvil.compile(getattr(torch.special, name), input_spec=[("x", at)])(at)
+        torch.testing.assert_close(mine, torch.from_numpy(exact(at.numpy())), rtol=1e-11, atol=1e-13)

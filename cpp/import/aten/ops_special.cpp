@@ -203,6 +203,46 @@ void add_chebyshev(std::vector<Row>& rows, const char* tensors, const char* scal
   for (const char* target : {tensors, scalar_x, scalar_n}) rows.push_back({target, chebyshev<kind, shifted>});
 }
 
+// Orthogonal polynomials of a constant degree by their recurrences r = (linear(x) q - k p) / divisor.
+enum class Family { Hermite, HermiteE, Laguerre, Legendre };
+
+template <Family family>
+void orthogonal(Call& c) {
+  constexpr int64_t kHighest = 512;
+  if (c.is_tensor(1)) c.fail("needs a number as the degree, not a tensor");
+  Builder& b = c.b;
+  const auto n = static_cast<int64_t>(c.real(1));
+  if (n > kHighest) c.fail("degrees beyond " + std::to_string(kHighest) + " are not supported");
+  Value* x = c.operand(0, DType::f64);
+  const Shape shape = x->type.shape;
+  if (n < 1) {
+    c.set(b.full(shape, DType::f64, n == 0));
+    return;
+  }
+  Value* p = b.scalar(DType::f64, 1);
+  Value* q = x;
+  if (family == Family::Hermite) q = b.binary(Fn::Mul, x, 2.0);
+  if (family == Family::Laguerre) q = b.sub(p, x);
+  for (int64_t i = 1; i < n; ++i) {
+    const auto k = static_cast<double>(i);
+    Value* factor = x;
+    double back = k;
+    if (family == Family::Hermite) {
+      factor = b.binary(Fn::Mul, x, 2.0);
+      back = 2 * k;
+    } else if (family == Family::Laguerre) {
+      factor = b.sub(b.scalar(DType::f64, 2 * k + 1), x);
+    } else if (family == Family::Legendre) {
+      factor = b.binary(Fn::Mul, x, 2 * k + 1);
+    }
+    Value* r = b.sub(b.mul(factor, q), b.binary(Fn::Mul, p, back));
+    if (family == Family::Laguerre || family == Family::Legendre) r = b.binary(Fn::Div, r, k + 1);
+    p = q;
+    q = r;
+  }
+  c.set(q);
+}
+
 }  // namespace
 
 std::vector<Row> special_rows() {
@@ -251,6 +291,14 @@ std::vector<Row> special_rows() {
       {"aten.special_scaled_modified_bessel_k1.default", in_double<scaled_bessel_k1>},
       {"aten.special_spherical_bessel_j0.default", in_double<spherical_bessel_j0>},
       {"aten.special_airy_ai.default", in_double<airy>},
+      {"aten.special_hermite_polynomial_h.default", orthogonal<Family::Hermite>},
+      {"aten.special_hermite_polynomial_h.n_scalar", orthogonal<Family::Hermite>},
+      {"aten.special_hermite_polynomial_he.default", orthogonal<Family::HermiteE>},
+      {"aten.special_hermite_polynomial_he.n_scalar", orthogonal<Family::HermiteE>},
+      {"aten.special_laguerre_polynomial_l.default", orthogonal<Family::Laguerre>},
+      {"aten.special_laguerre_polynomial_l.n_scalar", orthogonal<Family::Laguerre>},
+      {"aten.special_legendre_polynomial_p.default", orthogonal<Family::Legendre>},
+      {"aten.special_legendre_polynomial_p.n_scalar", orthogonal<Family::Legendre>},
       {"aten.special_zeta.default", in_double2<zeta>},
       {"aten.special_zeta.self_scalar", in_double2<zeta>},
       {"aten.special_zeta.other_scalar", in_double2<zeta>},
