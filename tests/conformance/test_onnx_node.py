@@ -15,6 +15,7 @@ import pytest
 import cuvil
 
 onnx = pytest.importorskip("onnx")
+ml_dtypes = pytest.importorskip("ml_dtypes")
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -39,6 +40,17 @@ def to_array(value):
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
+def is_defined(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Where a conversion of ``value`` to ``dtype`` has a meaning: ONNX gives a float beyond an integer's range none.
+
+    The expected values there are those of the ml_dtypes installed, and differ between its versions.
+    """
+    if dtype.name not in {"int2", "uint2", "int4", "uint4"} or value.dtype.kind != "f":
+        return np.ones(value.shape, bool)
+    limits = ml_dtypes.iinfo(dtype)
+    return (value >= limits.min) & (value <= limits.max)
+
+
 def run_case(case) -> None:
     function = cuvil.compile(case.model)
     for inputs, expected in case.data_sets:
@@ -51,6 +63,9 @@ def run_case(case) -> None:
             if wanted.dtype.name == "bfloat16":
                 mine = mine.view(wanted.dtype)  # noqa: PLW2901
             assert mine.dtype == wanted.dtype
+            if case.name.startswith("test_cast"):
+                defined = is_defined(to_array(inputs[0]), wanted.dtype)
+                mine, wanted = mine[defined], wanted[defined]  # noqa: PLW2901
             if half or mine.dtype.kind == "f":
                 rtol, atol = (half, half) if half else (case.rtol, max(case.atol, ATOL_BY_PREFIX.get(case.name[:9], 0)))
                 np.testing.assert_allclose(mine.astype(np.float64), wanted.astype(np.float64), rtol=rtol, atol=atol)
