@@ -141,6 +141,7 @@ std::vector<Row> random_rows();
 std::vector<Row> einsum_rows();
 std::vector<Row> detection_rows();
 std::vector<Row> microsoft_rows();
+std::vector<Row> ml_rows();
 
 /// Positions of the elements of a boolean vector that are true; their number is found at run time.
 Value* positions_of_true(Call& call, Value* mask);

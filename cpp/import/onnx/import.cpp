@@ -21,7 +21,7 @@ const std::map<std::string, Lowering, std::less<>>& table() {
     for (const auto& family :
          {pointwise_rows(), shape_rows(), reduction_rows(), order_rows(), network_rows(), quantization_rows(),
           control_rows(), conversion_rows(), recurrent_rows(), attention_rows(), image_rows(), training_rows(),
-          signal_rows(), random_rows(), einsum_rows(), detection_rows(), microsoft_rows()}) {
+          signal_rows(), random_rows(), einsum_rows(), detection_rows(), microsoft_rows(), ml_rows()}) {
       for (const Row& row : family) t.emplace(row.op, row.lower);
     }
     return t;
