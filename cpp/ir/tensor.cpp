@@ -71,6 +71,18 @@ Tensor Tensor::scalar_int(DType dtype, int64_t value) {
   return t;
 }
 
+Tensor Tensor::vector(DType dtype, const std::vector<double>& values) {
+  Tensor t = uninitialized(dtype, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) t.set_double(static_cast<int64_t>(i), values[i]);
+  return t;
+}
+
+Tensor Tensor::vector_int(DType dtype, const std::vector<int64_t>& values) {
+  Tensor t = uninitialized(dtype, {static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) t.set_int(static_cast<int64_t>(i), values[i]);
+  return t;
+}
+
 double Tensor::get_double(int64_t i) const {
   switch (dtype_) {
     case DType::f16:

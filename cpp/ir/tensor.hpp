@@ -43,6 +43,9 @@ class Tensor {
   /// A rank-0 tensor; the value is converted to dtype.
   static Tensor scalar(DType dtype, double value);
   static Tensor scalar_int(DType dtype, int64_t value);
+  /// A rank-1 tensor of these elements, converted to dtype.
+  static Tensor vector(DType dtype, const std::vector<double>& values);
+  static Tensor vector_int(DType dtype, const std::vector<int64_t>& values);
 
   /// Element i converted to double / int64 (half types decoded; of narrow types, the bits).
   double get_double(int64_t i) const;

@@ -3,8 +3,6 @@
 
 #include <pybind11/functional.h>
 
-#include <chrono>
-
 #include "driver/artifact.hpp"
 #include "driver/module.hpp"
 #include "python/bindings.hpp"
@@ -39,18 +37,11 @@ py::list tuning_rows(const Callable& self) {
 py::object profile(Callable& self, const py::args& inputs) {
   std::vector<PyObject*> arguments;
   for (py::handle h : inputs) arguments.push_back(h.ptr());
-  std::vector<runtime::KernelSample> samples(2 * self.model().kernels.size() + 64);
-  runtime::KernelLog log = {samples.data(), static_cast<int64_t>(samples.size()), 0};
-  const auto begin = std::chrono::steady_clock::now();
-  py::object outputs =
-      py::reinterpret_steal<py::object>(self.call(arguments.data(), static_cast<Py_ssize_t>(arguments.size()), &log));
-  const auto end = std::chrono::steady_clock::now();
-  py::list rows;
-  for (int64_t i = 0; i < std::min(log.count, log.capacity); ++i) {
-    const runtime::KernelSample& s = samples[static_cast<size_t>(i)];
-    rows.append(py::make_tuple(s.kernel, s.begin_ns, s.end_ns));
-  }
-  return py::make_tuple(rows, std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
+  py::object outputs;  // freed after the clock has stopped
+  return profiled(2 * self.model().kernels.size() + 64, [&](runtime::KernelLog* log) {
+    outputs =
+        py::reinterpret_steal<py::object>(self.call(arguments.data(), static_cast<Py_ssize_t>(arguments.size()), log));
+  });
 }
 
 py::object compile_graph(const Graph& graph, const std::string& target, int threads, const py::object& progress,

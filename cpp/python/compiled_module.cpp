@@ -1,8 +1,6 @@
 // Compiled models with control flow or sizes that depend on data, as Python sees them: the interface of CompiledModel.
 #include <pybind11/stl.h>
 
-#include <chrono>
-
 #include "driver/module.hpp"
 #include "python/bindings.hpp"
 #include "python/borrow.hpp"
@@ -65,17 +63,7 @@ py::object call(const CompiledModule& module, const py::args& arguments, runtime
 }
 
 py::object profile(const CompiledModule& module, const py::args& arguments) {
-  std::vector<runtime::KernelSample> samples(1 << 16);
-  runtime::KernelLog log = {samples.data(), static_cast<int64_t>(samples.size()), 0};
-  const auto begin = std::chrono::steady_clock::now();
-  call(module, arguments, &log);
-  const auto end = std::chrono::steady_clock::now();
-  py::list rows;
-  for (int64_t i = 0; i < std::min(log.count, log.capacity); ++i) {
-    const runtime::KernelSample& s = samples[static_cast<size_t>(i)];
-    rows.append(py::make_tuple(s.kernel, s.begin_ns, s.end_ns));
-  }
-  return py::make_tuple(rows, std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
+  return profiled(1 << 16, [&](runtime::KernelLog* log) { call(module, arguments, log); });
 }
 
 // Sum over the segments of a number that each model has.

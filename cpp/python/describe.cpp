@@ -1,5 +1,8 @@
 #include "python/describe.hpp"
 
+#include <algorithm>
+#include <chrono>
+
 namespace cuvil::python {
 
 namespace {
@@ -44,6 +47,20 @@ void append_kernel_rows(py::list& rows, const CompiledModel& model, const std::m
     row["bytes"] = evaluate(k.bytes, symbols);
     rows.append(row);
   }
+}
+
+py::object profiled(size_t capacity, const std::function<void(runtime::KernelLog*)>& call) {
+  std::vector<runtime::KernelSample> samples(capacity);
+  runtime::KernelLog log = {samples.data(), static_cast<int64_t>(samples.size()), 0};
+  const auto begin = std::chrono::steady_clock::now();
+  call(&log);
+  const auto end = std::chrono::steady_clock::now();
+  py::list rows;
+  for (int64_t i = 0; i < std::min(log.count, log.capacity); ++i) {
+    const runtime::KernelSample& s = samples[static_cast<size_t>(i)];
+    rows.append(py::make_tuple(s.kernel, s.begin_ns, s.end_ns));
+  }
+  return py::make_tuple(rows, std::chrono::duration_cast<std::chrono::nanoseconds>(end - begin).count());
 }
 
 }  // namespace cuvil::python

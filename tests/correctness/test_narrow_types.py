@@ -5,10 +5,9 @@ Compiled code and the reference evaluator give the same bits.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
+from tests.processor import runnable_targets
 
 import cuvil
 from cuvil import cuvil_native
@@ -36,16 +35,6 @@ def enum_of(name: str) -> int:
     return helper.np_dtype_to_tensor_dtype(dtype_of(name))
 
 
-def targets() -> list[str]:
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    names = ["generic"]
-    if " avx2 " in flags and " fma " in flags:
-        names.append("x86-64-v3")
-    if all(f" {name} " in flags for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")):
-        names.append("x86-64-v4")
-    return names
-
-
 def model_of(nodes, inputs, outputs, constants=()):
     graph = helper.make_graph(
         nodes,
@@ -64,7 +53,7 @@ def bits(array: np.ndarray) -> np.ndarray:
 def run_all(model, *inputs: np.ndarray) -> list[np.ndarray]:
     """The model's outputs, which must not depend on who computes them."""
     reference = cuvil_native.import_onnx_bytes(model.SerializeToString()).evaluate(list(inputs))
-    for target in targets():
+    for target in runnable_targets():
         results = cuvil.compile(model, target=target)(*inputs)
         results = list(results) if isinstance(results, tuple) else [results]
         for got, want in zip(results, reference):

@@ -129,6 +129,21 @@ def test_missing_values_follow_their_node():
     np.testing.assert_array_equal(cuvil.compile(model)(x), [[4, 8 + 32]])
 
 
+def test_nodes_of_trees_may_alternate():
+    plain = regressor(("BRANCH_LEQ",) * 3)
+    order = [0, 5, 1, 6, 2, 7, 3, 4]
+    mixed = {k: [v[i] for i in order] if k.startswith("nodes_") else v for k, v in plain.items()}
+    expected = cuvil.compile(model_of("TreeEnsembleRegressor", X, **plain))(X)
+    np.testing.assert_array_equal(cuvil.compile(model_of("TreeEnsembleRegressor", X, **mixed))(X), expected)
+
+
+def test_a_negative_feature_is_refused():
+    attributes = regressor(("BRANCH_LEQ",) * 3)
+    attributes["nodes_featureids"] = [-1, *attributes["nodes_featureids"][1:]]
+    with pytest.raises(cuvil.CompileError, match="feature is negative"):
+        cuvil.compile(model_of("TreeEnsembleRegressor", X, **attributes))
+
+
 def test_a_branch_to_nowhere_is_refused():
     attributes = regressor(("BRANCH_LEQ",) * 3)
     attributes["nodes_truenodeids"] = [9, *attributes["nodes_truenodeids"][1:]]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Callable
 
 import numpy as np
 import pytest
+from tests.processor import runnable_targets
 
 import cuvil
 
@@ -26,16 +26,6 @@ def compile_for(target: str, function: Callable, arguments: list[np.ndarray], pa
     tensors = [torch.from_numpy(a) for a in arguments]
     compiled = cuvil.compile(model, input_spec=[(f"x{i}", t) for i, t in enumerate(tensors)])
     return compiled(*tensors).numpy()
-
-
-def runnable_targets() -> list[str]:
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-    names = ["generic"]
-    if " avx2 " in flags and " fma " in flags:
-        names.append("x86-64-v3")
-    if all(f" {name} " in flags for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd")):
-        names.append("x86-64-v4")
-    return names
 
 
 def samples(dtype: np.dtype, seed: int) -> np.ndarray:

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.processor import runnable_targets
 
 import cuvil
 from cuvil import cuvil_native as native
@@ -22,14 +23,6 @@ DTYPES = {
     "bool": np.bool_,
 }
 FOLDS = {None: None, "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
-
-
-def targets() -> list[str]:
-    """The targets this processor can run."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        flags = set(next((line for line in file if line.startswith("flags")), "").split())
-    needs = {"x86-64-v3": {"avx2", "fma"}, "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}}
-    return ["generic", *(target for target, wanted in needs.items() if wanted <= flags)]
 
 
 def run(text: str, *arrays: np.ndarray, target: str = "") -> np.ndarray:
@@ -103,7 +96,7 @@ def test_scatter(dtype: str, fold: str | None) -> None:
         )
 
 
-@pytest.mark.parametrize("target", targets())
+@pytest.mark.parametrize("target", runnable_targets())
 @pytest.mark.parametrize("fold", FOLDS)
 def test_scatter_elements(fold: str | None, target: str) -> None:
     rng = np.random.default_rng(3)

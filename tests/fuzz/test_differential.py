@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.processor import runnable_targets
 
 from cuvil import cuvil_native as native
 
@@ -35,18 +36,7 @@ BATCHES = (1, 2, 5, 0)
 TOLERANCE = {"f32": 2e-5, "f64": 1e-11}
 
 
-def _targets() -> list[str]:
-    """The targets this processor can run."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            flags = set(next((line for line in file if line.startswith("flags")), "").split())
-    except OSError:
-        flags = set()
-    needs = {"x86-64-v3": {"avx2", "fma"}, "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}}
-    return ["generic", *(target for target, wanted in needs.items() if wanted <= flags)]
-
-
-@pytest.mark.parametrize("target", _targets())
+@pytest.mark.parametrize("target", runnable_targets())
 @pytest.mark.parametrize("seed", SEEDS)
 def test_compiled_agrees_with_reference(seed: int, target: str) -> None:
     made = random_graph(seed)

@@ -70,9 +70,7 @@ void own_distances(Call& c) {
     return;
   }
   auto rows = [&](const std::vector<int64_t>& list) {
-    Tensor index(DType::i64, {static_cast<int64_t>(list.size())});
-    for (size_t i = 0; i < list.size(); ++i) index.set_int(static_cast<int64_t>(i), list[i]);
-    return c.b.gather(x, c.b.constant(std::move(index)), 0);
+    return c.b.gather(x, c.b.constant(Tensor::vector_int(DType::i64, list)), 0);
   };
   c.set(distance(c, c.b.sub(rows(first), rows(second)), c.real(1, "p", 2)));
 }

@@ -73,6 +73,11 @@ std::vector<int64_t> Call::ints(std::string_view name, std::vector<int64_t> fall
   return a ? a->ints : fallback;
 }
 
+std::vector<double> Call::reals(std::string_view name) const {
+  const AttributeProto* a = attribute(name, AttributeProto::Floats);
+  return a ? std::vector<double>(a->floats.begin(), a->floats.end()) : std::vector<double>{};
+}
+
 Tensor Call::tensor(std::string_view name) const {
   const AttributeProto* a = attribute(name, AttributeProto::TensorType);
   if (!a || a->tensor.empty()) fail("attribute '" + std::string(name) + "' is missing");

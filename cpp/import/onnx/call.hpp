@@ -70,6 +70,8 @@ class Call {
   double real(std::string_view name, double fallback) const;
   std::string text(std::string_view name, std::string_view fallback) const;
   std::vector<int64_t> ints(std::string_view name, std::vector<int64_t> fallback = {}) const;
+  /// Empty where the node does not have it.
+  std::vector<double> reals(std::string_view name) const;
   Tensor tensor(std::string_view name) const;
   GraphProto graph(std::string_view name) const;
   /// Wrapped to be non-negative.

@@ -65,12 +65,7 @@ Resizing resizing_of(Call& c, Value* x) {
     }
   }
   if (attributes || present(scales_at)) {
-    std::vector<double> scales;
-    if (attributes) {
-      for (float f : c.attribute("scales")->floats) scales.push_back(static_cast<double>(f));
-    } else {
-      scales = constant_numbers(c, scales_at);
-    }
+    const std::vector<double> scales = attributes ? c.reals("scales") : constant_numbers(c, scales_at);
     c.require(scales.size() == axes.size(), "needs one scale per axis");
     for (size_t i = 0; i < axes.size(); ++i) {
       const size_t axis = axis_of(i);

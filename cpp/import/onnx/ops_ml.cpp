@@ -1,5 +1,4 @@
 // Operators of the domain ai.onnx.ml on numbers: what converters of classical models export.
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -10,15 +9,8 @@ namespace cuvil::onnx {
 
 namespace {
 
-std::vector<float> floats(Call& c, std::string_view name) {
-  const AttributeProto* a = c.attribute(name, AttributeProto::Floats);
-  return a ? a->floats : std::vector<float>{};
-}
-
-Value* vector_of(Call& c, const std::vector<float>& values, DType dtype) {
-  Tensor t = Tensor::uninitialized(dtype, {static_cast<int64_t>(values.size())});
-  for (size_t i = 0; i < values.size(); ++i) t.set_double(static_cast<int64_t>(i), values[i]);
-  return c.b.constant(std::move(t));
+Value* vector_of(Call& c, const std::vector<double>& values, DType dtype) {
+  return c.b.constant(Tensor::vector(dtype, values));
 }
 
 // These operators compute on floats whatever the input's type.
@@ -39,7 +31,7 @@ void binarizer(Call& c) {
 
 void scaler(Call& c) {
   Value* x = as_float(c, c.input(0));
-  const std::vector<float> offset = floats(c, "offset"), scale = floats(c, "scale");
+  const std::vector<double> offset = c.reals("offset"), scale = c.reals("scale");
   if (!offset.empty()) x = c.b.sub(x, vector_of(c, offset, x->type.dtype));
   if (!scale.empty()) x = c.b.mul(x, vector_of(c, scale, x->type.dtype));
   c.set(c.b.cast(x, DType::f32));
@@ -52,16 +44,14 @@ void imputer(Call& c) {
   if (is_float(t)) {
     const double replaced = c.real("replaced_value_float", 0);
     missing = std::isnan(replaced) ? c.b.unary(Fn::IsNan, x) : c.b.binary(Fn::Eq, x, c.b.scalar(t, replaced));
-    const std::vector<float> values = floats(c, "imputed_value_floats");
+    const std::vector<double> values = c.reals("imputed_value_floats");
     c.require(!values.empty(), "imputed_value_floats is missing");
     with = vector_of(c, values, t);
   } else {
     missing = c.b.binary(Fn::Eq, x, c.b.scalar_int(t, c.integer("replaced_value_int64", 0)));
     const std::vector<int64_t> values = c.ints("imputed_value_int64s");
     c.require(!values.empty(), "imputed_value_int64s is missing");
-    Tensor tensor = Tensor::uninitialized(t, {static_cast<int64_t>(values.size())});
-    for (size_t i = 0; i < values.size(); ++i) tensor.set_int(static_cast<int64_t>(i), values[i]);
-    with = c.b.constant(std::move(tensor));
+    with = c.b.constant(Tensor::vector_int(t, values));
   }
   c.set(c.b.select(missing, with, x));
 }
@@ -95,7 +85,7 @@ void linear_regressor(Call& c) {
   Value* x = b.cast(c.input(0), DType::f32);
   if (x->type.rank() == 1) x = b.unsqueeze(x, {0});
   const int64_t targets = c.integer("targets", 1);
-  const std::vector<float> coefficients = floats(c, "coefficients"), intercepts = floats(c, "intercepts");
+  const std::vector<double> coefficients = c.reals("coefficients"), intercepts = c.reals("intercepts");
   const auto count = static_cast<int64_t>(coefficients.size());
   c.require(targets > 0 && count % targets == 0, "coefficients are not one row per target");
   Value* w = b.reshape(vector_of(c, coefficients, DType::f32), {targets, count / targets});
@@ -124,16 +114,8 @@ std::optional<Tensor> labels(Call& c, const std::string& side) {
     Tensor t = c.tensor(side + "_tensor");
     return t.reshaped({t.num_elements()});
   }
-  if (const AttributeProto* a = c.attribute(side + "_int64s")) {
-    Tensor t = Tensor::uninitialized(DType::i64, {static_cast<int64_t>(a->ints.size())});
-    for (size_t i = 0; i < a->ints.size(); ++i) t.set_int(static_cast<int64_t>(i), a->ints[i]);
-    return t;
-  }
-  if (const AttributeProto* a = c.attribute(side + "_floats")) {
-    Tensor t = Tensor::uninitialized(DType::f32, {static_cast<int64_t>(a->floats.size())});
-    for (size_t i = 0; i < a->floats.size(); ++i) t.set_double(static_cast<int64_t>(i), a->floats[i]);
-    return t;
-  }
+  if (c.attribute(side + "_int64s")) return Tensor::vector_int(DType::i64, c.ints(side + "_int64s"));
+  if (c.attribute(side + "_floats")) return Tensor::vector(DType::f32, c.reals(side + "_floats"));
   return std::nullopt;
 }
 
@@ -201,7 +183,9 @@ struct Forest {
         c.require(id >= 0 && id < static_cast<int64_t>(nodes.size()),
                   "a tree's branch leads to a node that doesn't exist");
         const Node& n = nodes[static_cast<size_t>(id)];
-        if (n.mode != Mode::Leaf) below.insert({n.if_true, n.if_false});
+        if (n.mode == Mode::Leaf) continue;
+        c.require(n.feature >= 0, "a node's feature is negative");
+        below.insert({n.if_true, n.if_false});
       }
       if (below.empty()) return levels;
       at = std::move(below);
@@ -212,40 +196,37 @@ struct Forest {
 // Every tree descends one level per step, all rows together: positions [n, trees].
 Value* leaves_of(Call& c, const Forest& forest, Value* x) {
   Builder& b = c.b;
-  const auto count = static_cast<int64_t>(forest.nodes.size());
-  const auto trees = static_cast<int64_t>(forest.roots.size());
-  auto column = [&](DType t, auto&& element) {
-    Tensor values = Tensor::uninitialized(t, {count});
-    for (int64_t i = 0; i < count; ++i) element(values, i, forest.nodes[static_cast<size_t>(i)]);
-    return b.constant(std::move(values));
-  };
   auto integers = [&](auto&& get) {
-    return column(DType::i64, [&](Tensor& t, int64_t i, const Forest::Node& n) { t.set_int(i, get(n)); });
+    std::vector<int64_t> column;
+    for (const Forest::Node& n : forest.nodes) column.push_back(get(n));
+    return b.constant(Tensor::vector_int(DType::i64, column));
   };
   Value* feature = integers([](const Forest::Node& n) { return n.feature; });
   Value* mode = integers([](const Forest::Node& n) { return static_cast<int64_t>(n.mode); });
   Value* if_true = integers([](const Forest::Node& n) { return n.if_true; });
   Value* if_false = integers([](const Forest::Node& n) { return n.if_false; });
   Value* missing = integers([](const Forest::Node& n) { return n.missing_is_true ? 1 : 0; });
-  Value* threshold =
-      column(x->type.dtype, [](Tensor& t, int64_t i, const Forest::Node& n) { t.set_double(i, n.threshold); });
+  std::vector<double> thresholds;
+  std::set<Mode> modes;
+  bool any_missing = false;
+  for (const Forest::Node& n : forest.nodes) {
+    thresholds.push_back(n.threshold);
+    modes.insert(n.mode);
+    any_missing |= n.missing_is_true;
+  }
+  Value* threshold = vector_of(c, thresholds, x->type.dtype);
   static constexpr std::pair<Mode, Fn> comparisons[] = {{Mode::Leq, Fn::Le}, {Mode::Lt, Fn::Lt}, {Mode::Gte, Fn::Ge},
                                                         {Mode::Gt, Fn::Gt},  {Mode::Eq, Fn::Eq}, {Mode::Neq, Fn::Ne}};
-  const bool any_missing =
-      std::any_of(forest.nodes.begin(), forest.nodes.end(), [](const Forest::Node& n) { return n.missing_is_true; });
 
-  Tensor roots = Tensor::uninitialized(DType::i64, {1, trees});
-  for (int64_t i = 0; i < trees; ++i) roots.set_int(i, forest.roots[static_cast<size_t>(i)]);
-  Value* at = b.broadcast(b.constant(std::move(roots)), {x->type.shape[0], trees});
+  Value* roots = b.constant(Tensor::vector_int(DType::i64, forest.roots));
+  Value* at = b.broadcast(roots, {x->type.shape[0], static_cast<int64_t>(forest.roots.size())});
   for (int64_t level = forest.depth(c); level > 0; --level) {
     Value* value = b.gather_elements(x, b.gather(feature, at, 0), 1);
     Value* limit = b.gather(threshold, at, 0);
     Value* here = b.gather(mode, at, 0);
     Value* holds = nullptr;
     for (auto [which, fn] : comparisons) {
-      if (std::none_of(forest.nodes.begin(), forest.nodes.end(),
-                       [&](const Forest::Node& n) { return n.mode == which; }))
-        continue;
+      if (!modes.count(which)) continue;
       Value* result = b.binary(fn, value, limit);
       holds =
           holds ? b.select(b.binary(Fn::Eq, here, b.scalar_int(DType::i64, static_cast<int64_t>(which))), result, holds)
@@ -355,14 +336,12 @@ void tree_ensemble(Call& c) {
   c.set(post_transform(c, y, transforms[transform]));
 }
 
+// Such an attribute may be a tensor under another name.
 std::vector<double> reals(Call& c, const std::string& name) {
+  if (!c.attribute(name + "_as_tensor")) return c.reals(name);
+  const Tensor t = c.tensor(name + "_as_tensor");
   std::vector<double> values;
-  if (c.attribute(name + "_as_tensor")) {
-    const Tensor t = c.tensor(name + "_as_tensor");
-    for (int64_t i = 0; i < t.num_elements(); ++i) values.push_back(t.get_double(i));
-  } else {
-    for (float v : floats(c, name)) values.push_back(v);
-  }
+  for (int64_t i = 0; i < t.num_elements(); ++i) values.push_back(t.get_double(i));
   return values;
 }
 
@@ -388,8 +367,9 @@ void tree_ensemble_regressor(Call& c) {
       {"BRANCH_EQ", Mode::Eq},   {"BRANCH_NEQ", Mode::Neq}, {"LEAF", Mode::Leaf}};
   std::map<std::pair<int64_t, int64_t>, int64_t> number;
   Forest forest;
+  std::set<int64_t> rooted;
   for (size_t i = 0; i < count; ++i) {
-    if (i == 0 || trees[i] != trees[i - 1]) forest.roots.push_back(static_cast<int64_t>(i));
+    if (rooted.insert(trees[i]).second) forest.roots.push_back(static_cast<int64_t>(i));
     c.require(number.emplace(std::pair{trees[i], ids[i]}, static_cast<int64_t>(i)).second, "a node occurs twice");
   }
   auto find = [&](int64_t tree, int64_t id) {
@@ -414,7 +394,7 @@ void tree_ensemble_regressor(Call& c) {
   Value* y = score(c, forest, x, targets, c.text("aggregate_function", "SUM"));
   if (!base.empty()) {
     c.require(static_cast<int64_t>(base.size()) == targets, "base_values are not one per target");
-    y = c.b.add(y, vector_of(c, std::vector<float>(base.begin(), base.end()), y->type.dtype));
+    y = c.b.add(y, vector_of(c, base, y->type.dtype));
   }
   c.set(c.b.cast(post_transform(c, y, c.text("post_transform", "NONE")), DType::f32));
 }
